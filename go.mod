@@ -1,0 +1,3 @@
+module walproxy
+
+go 1.26
