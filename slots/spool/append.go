@@ -213,8 +213,8 @@ func (l *Log) publish(f *link.Frame, w *window, end link.TimelineEnd) {
 		old.ended.Store(true)
 	}
 	l.metrics.appendedFrame(bytes)
-	l.appended.notify()
-	l.changed.notify()
+	l.appended.Notify()
+	l.changed.Notify()
 }
 
 // addWindow lists a new window. l.mu is held.

@@ -12,6 +12,7 @@ import (
 	"walproxy/protocol"
 	"walproxy/protocol/link"
 	"walproxy/slots/fs"
+	"walproxy/slots/notify"
 )
 
 // DefaultResetDistance in bytes is how much WAL a window holds unless told otherwise.
@@ -80,8 +81,8 @@ type Log struct {
 	histories map[protocol.Timeline][]byte
 	failed    error // sticky: fsync failed, or closed
 
-	changed  notifier // of State
-	appended notifier // of what readers see
+	changed  notify.Notifier // of State
+	appended notify.Notifier // of what readers see
 }
 
 // Open opens the log in the data directory dir, which it makes if it is missing, and repairs what a crash left.
@@ -141,8 +142,8 @@ func (l *Log) Close() error {
 	if w != nil && w.file != nil {
 		err = errors.Join(err, w.file.Close())
 	}
-	l.changed.notify()
-	l.appended.notify()
+	l.changed.Notify()
+	l.appended.Notify()
 	return errors.Join(err, l.lock.Close())
 }
 
@@ -154,7 +155,7 @@ func (l *Log) State() State {
 }
 
 // Changed returns a channel that is closed at the next change of State. Take it before looking at State.
-func (l *Log) Changed() <-chan struct{} { return l.changed.wait() }
+func (l *Log) Changed() <-chan struct{} { return l.changed.Wait() }
 
 // Timelines returns what is held of each timeline, in ascending order; the last one is State's, also if nothing of it is held yet.
 func (l *Log) Timelines() []TimelineSpan {

@@ -85,7 +85,7 @@ func (r *Reader) Next(ctx context.Context) (*link.Frame, error) {
 		if ok, err := r.try(); ok || err != nil {
 			return r.result(ok), err
 		}
-		wake := r.log.appended.wait() // what is appended from here on closes it
+		wake := r.log.appended.Wait() // what is appended from here on closes it
 		if ok, err := r.try(); ok || err != nil {
 			return r.result(ok), err
 		}

@@ -19,7 +19,7 @@ func (l *Log) Retain(keep protocol.LSN) error {
 		if w == nil {
 			return nil
 		}
-		l.changed.notify()
+		l.changed.Notify()
 		if err := l.fs.Remove(w.path); err != nil {
 			return fmt.Errorf("remove window: %w", err)
 		}

@@ -35,7 +35,7 @@ func (l *Log) Sync() error {
 		l.state.Flushed = end
 	}
 	l.mu.Unlock()
-	l.changed.notify()
+	l.changed.Notify()
 	return err
 }
 
