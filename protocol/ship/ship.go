@@ -16,8 +16,8 @@ type FrameSource interface {
 	// Next waits for a frame. The frame and its payload are valid until the next call. At the end of the timeline it returns
 	// the frame of CodecTimelineEnd, and is not called again. It must return when ctx ends.
 	Next(ctx context.Context) (*link.Frame, error)
-	// TryNext is Next without waiting: nil if no frame is ready.
-	TryNext() (*link.Frame, error)
+	// Ready reports whether Next would return without waiting.
+	Ready() bool
 	Close() error
 }
 
