@@ -135,10 +135,11 @@ func (c *Client) frames(ctx context.Context, body []byte) error {
 
 // take hands one frame on; last tells whether its message ends with it.
 func (c *Client) take(ctx context.Context, f *link.Frame, last bool) error {
-	if f.Timeline != c.stream.Timeline || f.Start != c.Received() {
+	ends := f.Codec == link.CodecTimelineEnd // its place may lie in front of what was sent before the end was known
+	if f.Timeline != c.stream.Timeline || f.Start > c.Received() || f.Start < c.Received() && !ends {
 		return c.fault(fmt.Errorf("frame at %s on timeline %d does not follow", f.Start, f.Timeline))
 	}
-	if f.Codec == link.CodecTimelineEnd {
+	if ends {
 		if _, err := f.TimelineEnd(); err != nil || !last {
 			return c.fault(errors.Join(errors.New("bad end of timeline"), err))
 		}
