@@ -1,6 +1,7 @@
 package walreceiver
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,6 +19,28 @@ type DivergedError struct {
 func (e *DivergedError) Error() string {
 	return fmt.Sprintf("WAL held here differs from the upstream's (%s) at %s on timeline %d: the histories have diverged; "+
 		"find out which copy is right, and start again with an empty data directory if it is the upstream's", e.Peer, e.LSN, e.Timeline)
+}
+
+// Fatal reports that trying again does not help.
+func (e *DivergedError) Fatal() bool { return true }
+
+// FatalError is an error of a Sink. Trying again does not help; Run returns it.
+type FatalError struct {
+	Op  string
+	Err error
+}
+
+func (e *FatalError) Error() string { return e.Op + ": " + e.Err.Error() }
+
+func (e *FatalError) Unwrap() error { return e.Err }
+
+// Fatal reports that trying again does not help.
+func (e *FatalError) Fatal() bool { return true }
+
+// isFatal reports whether trying again does not help.
+func isFatal(err error) bool {
+	var f interface{ Fatal() bool }
+	return errors.As(err, &f) && f.Fatal()
 }
 
 // RemovedError says that the upstream no longer has the WAL that is needed next.
@@ -78,7 +101,9 @@ type ProtocolError struct {
 	What string
 }
 
-func (e *ProtocolError) Error() string { return fmt.Sprintf("upstream %s broke the protocol: %s", e.Peer, e.What) }
+func (e *ProtocolError) Error() string {
+	return fmt.Sprintf("upstream %s broke the protocol: %s", e.Peer, e.What)
+}
 
 // TimeoutError says that the upstream has been silent for too long.
 type TimeoutError struct {

@@ -51,7 +51,7 @@ type LinkStream interface {
 	// MaxMessageBytes bounds the body of a message that the upstream may send.
 	MaxMessageBytes() int
 	// Message takes the body of one CopyData message that is no keepalive. body is valid during the call. It may block; it
-	// must return when ctx ends. Errors of the format end the connection, others are for the caller to tell apart by Fatal.
+	// must return when ctx ends. An error ends the connection; one with a method Fatal that returns true ends Run.
 	Message(ctx context.Context, body []byte) error
 	// Replies appends to dst the bodies of the messages that are to be sent now, calling add for each. It is called once
 	// before the first Message, and after that from another goroutine, while Message may run.
@@ -61,13 +61,3 @@ type LinkStream interface {
 	// Received returns the LSN behind the last frame taken in. Safe for concurrent use.
 	Received() protocol.LSN
 }
-
-// FatalError is an error of a sink. Trying again does not help; Run returns it.
-type FatalError struct {
-	Op  string
-	Err error
-}
-
-func (e *FatalError) Error() string { return e.Op + ": " + e.Err.Error() }
-
-func (e *FatalError) Unwrap() error { return e.Err }
