@@ -25,7 +25,8 @@ func (st *stream) keep(ctx context.Context, drain <-chan struct{}) {
 		case <-drain:
 			drain = nil
 			st.draining.Store(true)
-			st.setState(StateStopping)
+			st.state.Store(int32(StateStopping))
+			st.consumer.State(StateStopping)
 			deadline.Reset(st.session.server.options.DrainTimeout)
 		case <-deadline.C:
 			st.cancel(st.giveUp())

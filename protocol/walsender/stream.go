@@ -111,7 +111,7 @@ func (st *stream) sentLSN() protocol.LSN { return protocol.LSN(st.sent.Load()) }
 
 // send writes what out produces, until the timeline ends or the stream does.
 func (st *stream) send(ctx context.Context) {
-	st.setState(StateCatchup)
+	st.enter(StateStartup, StateCatchup)
 	st.noteCaughtUp()
 	buffer := make([]byte, copyHeaderBytes)
 	for {
@@ -165,7 +165,7 @@ func (st *stream) writeCopy(message []byte) error {
 // noteCaughtUp makes a stream that has sent everything once a streaming one.
 func (st *stream) noteCaughtUp() {
 	if State(st.state.Load()) == StateCatchup && st.isCaughtUp() {
-		st.setState(StateStreaming)
+		st.enter(StateCatchup, StateStreaming)
 	}
 }
 
@@ -174,9 +174,11 @@ func (st *stream) isCaughtUp() bool {
 	return tli == st.target.tli && st.sentLSN() >= end
 }
 
-func (st *stream) setState(state State) {
-	st.state.Store(int32(state))
-	st.consumer.State(state)
+// enter goes from one state to the next unless the stream is in another one already.
+func (st *stream) enter(from, to State) {
+	if st.state.CompareAndSwap(int32(from), int32(to)) {
+		st.consumer.State(to)
+	}
 }
 
 func (st *stream) wakeKeeper() {
