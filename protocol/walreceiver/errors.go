@@ -78,7 +78,9 @@ type ProtocolError struct {
 	What string
 }
 
-func (e *ProtocolError) Error() string { return fmt.Sprintf("upstream %s broke the protocol: %s", e.Peer, e.What) }
+func (e *ProtocolError) Error() string {
+	return fmt.Sprintf("upstream %s broke the protocol: %s", e.Peer, e.What)
+}
 
 // TimeoutError says that the upstream has been silent for too long.
 type TimeoutError struct {
