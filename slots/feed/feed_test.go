@@ -162,26 +162,32 @@ func TestReadersFollowTheWriter(t *testing.T) {
 	wg.Wait()
 }
 
-// Chunks that a reader gets while more is there end at page boundaries, as a server's do.
-func TestChunksEndAtPages(t *testing.T) {
+// A reader gets less than it asks for only where there is no more: not where a frame, the tail or an ancestor ends.
+func TestChunksAreWhole(t *testing.T) {
 	rnd := seeded(t)
 	f := openTest(t, t.TempDir())
 	start, wal := protocol.LSN(3*segment+777), fakeWAL(rnd, 1<<20)
-	f.write(rnd, 1, start, wal)
-	r, err := f.OpenWAL(1, start)
+	fork := start + 300_000
+	f.write(rnd, 1, start, wal[:300_000])
+	if err := f.EndTimeline(t.Context(), 1, fork, 2, []byte(fmt.Sprintf("1\t%s\tpromoted\n", fork))); err != nil {
+		t.Fatal(err)
+	}
+	f.write(rnd, 2, fork, wal[300_000:])
+	r, err := f.OpenWAL(2, start)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close() }()
-	for end := start; end < start+protocol.LSN(len(wal)); {
-		lsn, chunk, err := r.Next(t.Context(), 128<<10)
+	for left := len(wal); left > 0; {
+		limit := 1 + rnd.IntN(128<<10)
+		_, chunk, err := r.Next(t.Context(), limit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		end = lsn + protocol.LSN(len(chunk))
-		if end%8192 != 0 && end != start+protocol.LSN(len(wal)) {
-			t.Fatalf("chunk %s + %d bytes ends inside a page although more is there", lsn, len(chunk))
+		if len(chunk) != min(limit, left) {
+			t.Fatalf("asked for %d of %d bytes, got %d", limit, left, len(chunk))
 		}
+		left -= len(chunk)
 	}
 }
 
@@ -249,9 +255,12 @@ func relay(t *testing.T, a, b *testFeed, tli protocol.Timeline, start protocol.L
 	if btli, lsn := b.Position(); btli == tli {
 		start = lsn
 	}
-	hello := b.Hello(1 << 20)
-	r, err := a.OpenFrames(tli, start, hello.Stream)
+	hello := b.Hello()
+	r, err := a.OpenFrames(tli, start)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Begin(hello); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close() }()
@@ -344,8 +353,11 @@ func TestFrameIsDecodedBeforeItCounts(t *testing.T) {
 	a, b := openTest(t, t.TempDir()), openTest(t, t.TempDir())
 	start := protocol.LSN(5 * segment)
 	a.write(rnd, 1, start, fakeWAL(rnd, 1<<18))
-	r, err := a.OpenFrames(1, start, 0)
+	r, err := a.OpenFrames(1, start)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Begin(link.ClientHello{ResetDistance: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close() }()

@@ -28,22 +28,28 @@ type FrameReader struct {
 	raw     []byte
 	again   protocol.LSN // where the spool was opened a second time
 	out     link.Frame
+	ready   *link.Frame // read ahead by Ready
 }
 
-// OpenFrames returns a reader of tli's frames from start on, for a node whose last frame belonged to stream (0: to none).
-// Errors as OpenWAL's.
-func (f *Feed) OpenFrames(tli protocol.Timeline, start protocol.LSN, stream uint32) (*FrameReader, error) {
-	r := &FrameReader{feed: f, tli: tli, lsn: start, stream: stream}
-	span, held := f.span(tli)
-	if !held || start < span.Begin {
-		wal, err := f.OpenWAL(tli, start)
-		if err != nil {
-			return nil, err
-		}
-		r.wal = wal
-		return r, nil
+// OpenFrames returns a reader of tli's frames from start on. Begin comes before anything else. Errors as OpenWAL's.
+func (f *Feed) OpenFrames(tli protocol.Timeline, start protocol.LSN) (*FrameReader, error) {
+	wal, err := f.OpenWAL(tli, start) // checks the position, and serves what lies before the first frame of tli
+	if err != nil {
+		return nil, err
 	}
-	return r, r.open()
+	return &FrameReader{feed: f, tli: tli, lsn: start, wal: wal}, nil
+}
+
+// Begin takes what the downstream node says of itself: the stream that it can continue.
+func (r *FrameReader) Begin(hello link.ClientHello) error {
+	r.stream = hello.Stream
+	span, held := r.feed.span(r.tli)
+	if !held || r.lsn < span.Begin {
+		return nil
+	}
+	err := errors.Join(r.wal.Close(), r.open())
+	r.wal = nil
+	return err
 }
 
 func (r *FrameReader) open() (err error) {
@@ -67,6 +73,10 @@ func (r *FrameReader) Close() error {
 
 // Next waits for the next frame; it is valid until the next call. The end of the timeline is a frame too; io.EOF follows.
 func (r *FrameReader) Next(ctx context.Context) (*link.Frame, error) {
+	if fr := r.ready; fr != nil {
+		r.ready = nil
+		return fr, nil
+	}
 	if r.wal != nil {
 		return r.fromWAL(ctx)
 	}
@@ -95,13 +105,17 @@ var done = func() context.Context {
 	return ctx
 }()
 
-// TryNext is Next without waiting: nil if no frame is ready.
-func (r *FrameReader) TryNext() (*link.Frame, error) {
-	fr, err := r.Next(done)
-	if errors.Is(err, context.Canceled) {
-		return nil, nil
+// Ready reports whether Next would return without waiting. The last frame that Next returned is no longer valid then.
+func (r *FrameReader) Ready() bool {
+	if r.ready != nil {
+		return true
 	}
-	return fr, err
+	fr, err := r.Next(done)
+	if err != nil {
+		return !errors.Is(err, context.Canceled) // an error that stays is for Next to return
+	}
+	r.ready = fr
+	return true
 }
 
 // pass returns the frame to send for fr, or nil if there is none: fr lies before the start, or the spool was opened again.

@@ -21,8 +21,8 @@ func (f *Feed) Begin(tli protocol.Timeline) (protocol.LSN, bool) {
 
 // Hello returns what this node tells an upstream node before frames flow. If the node holds the beginning of a stream, it
 // decodes it up to the end once more, so that the upstream can continue it.
-func (f *Feed) Hello(windowBytes uint32) link.ClientHello {
-	h := link.ClientHello{ResetDistance: f.opt.Recompress.ResetDistance, WindowBytes: windowBytes}
+func (f *Feed) Hello() link.ClientHello {
+	h := link.ClientHello{ResetDistance: link.MaxResetDistance}
 	stream, err := f.resync()
 	if err != nil {
 		f.zap.Warn("the stream of the last frame cannot be continued; asking for a new one", zap.Error(err))

@@ -42,20 +42,20 @@ func (t *tail) push(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	}
 }
 
-// read appends up to limit bytes at lsn to dst, not beyond the end of the tail. more tells that the tail holds further bytes.
+// read appends up to limit bytes at lsn to dst, not beyond the end of the tail.
 // ok is false if the tail does not hold lsn on tli; the position behind its last byte counts as held.
-func (t *tail) read(dst []byte, tli protocol.Timeline, lsn protocol.LSN, limit int) (out []byte, more, ok bool) {
+func (t *tail) read(dst []byte, tli protocol.Timeline, lsn protocol.LSN, limit int) (out []byte, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if tli != t.timeline || lsn < t.begin || lsn > t.end {
-		return dst, false, false
+		return dst, false
 	}
 	n := min(uint64(limit), uint64(t.end-lsn))
 	at := int(uint64(lsn)) & (len(t.ring) - 1)
 	first := min(n, uint64(len(t.ring)-at))
 	dst = append(dst, t.ring[at:at+int(first)]...)
 	dst = append(dst, t.ring[:n-first]...)
-	return dst, lsn+protocol.LSN(n) < t.end, true
+	return dst, true
 }
 
 // position returns the current timeline and the end of its WAL.

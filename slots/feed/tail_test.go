@@ -26,22 +26,22 @@ func TestTailHoldsTheNewestBytes(t *testing.T) {
 		from := max(0, len(all)-size)
 		at := from + rnd.IntN(len(all)-from+1)
 		limit := rnd.IntN(2 * size)
-		got, more, ok := tl.read(nil, 7, base+protocol.LSN(at), limit)
+		got, ok := tl.read(nil, 7, base+protocol.LSN(at), limit)
 		want := all[at:min(len(all), at+limit)]
-		if !ok || !bytes.Equal(got, want) || more != (at+limit < len(all)) {
-			t.Fatalf("read %d bytes at %d of %d: ok %v, more %v, equal %v", limit, at, len(all), ok, more, bytes.Equal(got, want))
+		if !ok || !bytes.Equal(got, want) {
+			t.Fatalf("read %d bytes at %d of %d: ok %v, equal %v", limit, at, len(all), ok, bytes.Equal(got, want))
 		}
 		if from > 0 {
-			if _, _, ok := tl.read(nil, 7, base+protocol.LSN(from-1), 1); ok {
+			if _, ok := tl.read(nil, 7, base+protocol.LSN(from-1), 1); ok {
 				t.Fatalf("byte %d should have been pushed out of %d", from-1, len(all))
 			}
 		}
 	}
-	if _, _, ok := tl.read(nil, 8, tl.end, 1); ok {
+	if _, ok := tl.read(nil, 8, tl.end, 1); ok {
 		t.Fatal("another timeline is not held")
 	}
 	tl.push(8, base+5, []byte{1, 2})
-	if got, _, ok := tl.read(nil, 8, base+5, 10); !ok || !bytes.Equal(got, []byte{1, 2}) {
+	if got, ok := tl.read(nil, 8, base+5, 10); !ok || !bytes.Equal(got, []byte{1, 2}) {
 		t.Fatalf("after a switch of timelines: %v %v", got, ok)
 	}
 }

@@ -23,11 +23,10 @@ type WALReader struct {
 	// Set while the WAL is read from the spool rather than from the tail.
 	frames  *spool.Reader
 	decoder *recompress.Reader
-	from    protocol.Timeline // the timeline that frames reads, tli or an ancestor
-	limit   protocol.LSN      // where from hands over to the next timeline; 0 if it is open
-	raw     []byte            // decoded WAL
-	rawAt   protocol.LSN      // LSN of raw[0]
-	again   protocol.LSN      // where the spool was opened a second time
+	limit   protocol.LSN // where the timeline that frames reads hands over to the next one; 0 if it is open
+	raw     []byte       // decoded WAL
+	rawAt   protocol.LSN // LSN of raw[0]
+	again   protocol.LSN // where the spool was opened a second time
 }
 
 // OpenWAL returns a reader of tli's WAL from start on.
@@ -50,14 +49,14 @@ func (f *Feed) OpenWAL(tli protocol.Timeline, start protocol.LSN) (*WALReader, e
 	if r.inTail() {
 		return r, nil
 	}
-	if err := r.openSpool(); err != nil {
+	if err := r.openSpool(start); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
 func (r *WALReader) inTail() bool {
-	_, _, ok := r.feed.tail.read(nil, r.tli, r.lsn, 0)
+	_, ok := r.feed.tail.read(nil, r.tli, r.lsn, 0)
 	return ok
 }
 
@@ -71,23 +70,19 @@ func (r *WALReader) Close() error {
 	return err
 }
 
-// Next waits until there is WAL and returns up to limit bytes of it with their LSN. If more is there already, what it returns
-// ends at a WAL page boundary, given that limit is at least a page. wal is valid until the next call.
+// Next waits until there is WAL and returns up to limit bytes of it with their LSN; fewer only if there is no more at the
+// moment. wal is valid until the next call.
 //
 // Errors: *protocol.TimelineEndError behind the last byte of a timeline that has ended; *protocol.Error as OpenWAL returns
 // them; ctx's error.
 func (r *WALReader) Next(ctx context.Context, limit int) (start protocol.LSN, wal []byte, err error) {
 	for {
-		more, err := r.fill(limit)
-		if err != nil {
+		if err := r.fill(limit); err != nil {
 			return 0, nil, err
 		}
 		if n := len(r.buf); n > 0 {
-			if more {
-				n = r.cut(n)
-			}
 			start, r.lsn = r.lsn, r.lsn+protocol.LSN(n)
-			return start, r.buf[:n], nil
+			return start, r.buf, nil
 		}
 		if pushed := r.feed.tail.after(r.tli, r.lsn); pushed != nil {
 			select {
@@ -99,34 +94,56 @@ func (r *WALReader) Next(ctx context.Context, limit int) (start protocol.LSN, wa
 	}
 }
 
-// cut shortens n bytes at lsn so that they end at a page boundary, if there is one in them.
-func (r *WALReader) cut(n int) int {
-	id, _ := r.feed.log.Identity()
-	if id.WALBlockSize == 0 {
-		return n
-	}
-	if end := (r.lsn + protocol.LSN(n)).Floor(uint64(id.WALBlockSize)); end > r.lsn {
-		return int(end - r.lsn)
-	}
-	return n
-}
-
-// fill puts the next bytes at lsn into buf: from the tail if it has them, else from the spool. Nothing without an error
+// fill puts up to limit bytes at lsn into buf: from the tail where it has them, else from the spool. Nothing without an error
 // means that lsn is the end of the current timeline, or was a moment ago.
-func (r *WALReader) fill(limit int) (more bool, err error) {
-	var ok bool
-	if r.buf, more, ok = r.feed.tail.read(r.buf[:0], r.tli, r.lsn, limit); ok {
-		return more, r.Close()
-	}
-	if end, next, ended := r.ended(); ended && r.lsn >= end {
-		return false, &protocol.TimelineEndError{Timeline: r.tli, Next: next, At: end}
-	}
-	if r.frames == nil {
-		if err := r.openSpool(); err != nil {
-			return false, err
+func (r *WALReader) fill(limit int) error {
+	r.buf = r.buf[:0]
+	for len(r.buf) < limit {
+		have, at := len(r.buf), r.lsn+protocol.LSN(len(r.buf))
+		var ok bool
+		if r.buf, ok = r.feed.tail.read(r.buf, r.tli, at, limit-have); ok {
+			if err := r.Close(); err != nil || len(r.buf) == have {
+				return err
+			}
+			continue
+		}
+		err := r.fillFromSpool(at, limit-have)
+		if err != nil && have > 0 {
+			return nil // it comes again with the next call, which has nothing to return before it
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return r.fillFromSpool(limit)
+	return nil
+}
+
+// fillFromSpool appends to buf up to limit bytes at lsn, which the tail does not hold.
+func (r *WALReader) fillFromSpool(lsn protocol.LSN, limit int) error {
+	if end, next, ended := r.ended(); ended && lsn >= end {
+		return &protocol.TimelineEndError{Timeline: r.tli, Next: next, At: end}
+	}
+	if r.frames != nil && r.limit != 0 && lsn >= r.limit { // the ancestor ends here; go on with its successor
+		if err := r.Close(); err != nil {
+			return err
+		}
+	}
+	if r.frames == nil {
+		if err := r.openSpool(lsn); err != nil {
+			return err
+		}
+	}
+	for lsn >= r.rawAt+protocol.LSN(len(r.raw)) {
+		if err := r.decodeNext(lsn); err != nil {
+			return err
+		}
+	}
+	wal := r.raw[lsn-r.rawAt:]
+	if r.limit != 0 {
+		wal = wal[:min(protocol.LSN(len(wal)), r.limit-lsn)] // beyond lies what was sent before the switch was known
+	}
+	r.buf = append(r.buf, wal[:min(len(wal), limit)]...)
+	return nil
 }
 
 // ended returns where the requested timeline ended, if it has.
@@ -139,76 +156,46 @@ func (r *WALReader) ended() (end protocol.LSN, next protocol.Timeline, ok bool) 
 }
 
 // openSpool opens the spool at lsn on the timeline that holds it.
-func (r *WALReader) openSpool() error {
-	from, limit, err := r.feed.locate(r.tli, r.lsn)
+func (r *WALReader) openSpool(lsn protocol.LSN) error {
+	from, limit, err := r.feed.locate(r.tli, lsn)
 	if err != nil {
 		return err
 	}
-	frames, err := r.feed.log.OpenReader(from, r.lsn)
+	frames, err := r.feed.log.OpenReader(from, lsn)
 	if err != nil {
-		return r.feed.serverError(err, r.tli, r.lsn)
+		return r.feed.serverError(err, r.tli, lsn)
 	}
 	if r.decoder == nil {
 		if r.decoder, err = newDecoder(); err != nil {
 			return errors.Join(err, frames.Close())
 		}
 	}
-	r.frames, r.from, r.limit, r.raw, r.rawAt = frames, from, limit, r.raw[:0], 0
+	r.frames, r.limit, r.raw, r.rawAt = frames, limit, r.raw[:0], 0
 	return nil
 }
 
-// fillFromSpool decodes frames until limit bytes at lsn are there, or all that there is.
-func (r *WALReader) fillFromSpool(limit int) (more bool, err error) {
-	for {
-		if r.limit != 0 && r.lsn >= r.limit { // the ancestor ends here; go on with its successor
-			err := r.frames.Close()
-			r.frames = nil
-			return false, err
-		}
-		end := r.limit
-		if end == 0 {
-			_, end = r.feed.tail.position()
-		}
-		have := r.rawAt + protocol.LSN(len(r.raw))
-		if have < end && have < r.lsn+protocol.LSN(limit) {
-			if err := r.decodeNext(); err != nil {
-				return false, err
-			}
-			continue
-		}
-		r.buf = append(r.buf[:0], r.raw[r.lsn-r.rawAt:]...)
-		r.buf = r.buf[:min(len(r.buf), limit, int(end-r.lsn))]
-		return r.lsn+protocol.LSN(len(r.buf)) < end, nil
-	}
-}
-
-// decodeNext adds one frame's WAL to raw and drops what lies before lsn. It never has to wait: the spool holds more.
-func (r *WALReader) decodeNext() error {
+// decodeNext replaces raw by the next frame's WAL. It never has to wait: the spool holds the byte at lsn.
+func (r *WALReader) decodeNext(lsn protocol.LSN) error {
 	fr, err := r.frames.Next(context.Background())
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("read spool at %s on timeline %d: it ends before the timeline does", r.lsn, r.from)
+		return fmt.Errorf("read spool at %s on timeline %d: it ends before the timeline does", lsn, r.tli)
 	}
 	if err != nil {
-		return r.feed.serverError(err, r.tli, r.lsn) // retention may have overtaken this reader
+		return r.feed.serverError(err, r.tli, lsn) // retention may have overtaken this reader
 	}
-	if len(r.raw) == 0 {
-		if r.rawAt = fr.Start; r.rawAt > r.lsn {
-			return fmt.Errorf("read spool at %s on timeline %d: the next frame starts at %s", r.lsn, r.from, r.rawAt)
-		}
+	if fr.Start > lsn {
+		return fmt.Errorf("read spool at %s on timeline %d: the next frame starts at %s", lsn, r.tli, fr.Start)
 	}
 	var unseen *link.UnseenStreamError
-	r.raw, err = r.decoder.Decode(r.raw, fr)
-	switch {
-	case errors.As(err, &unseen) && r.again != r.lsn:
+	r.raw, err = r.decoder.Decode(r.raw[:0], fr)
+	r.rawAt = fr.Start
+	if errors.As(err, &unseen) && r.again != lsn {
 		// The spool was entered behind the start of fr's stream, at a frame that stands alone; enter it at that start, once.
-		r.again = r.lsn
-		return errors.Join(r.frames.Close(), r.openSpool())
-	case err != nil:
-		return fmt.Errorf("read spool at %s on timeline %d: %w", r.lsn, r.from, err)
+		r.again = lsn
+		return errors.Join(r.frames.Close(), r.openSpool(lsn))
 	}
-	if drop := min(r.lsn-r.rawAt, protocol.LSN(len(r.raw))); drop > 0 {
-		r.raw = r.raw[:copy(r.raw, r.raw[drop:])]
-		r.rawAt += drop
+	if err != nil {
+		return fmt.Errorf("read spool at %s on timeline %d: %w", lsn, r.tli, err)
 	}
 	return nil
 }
