@@ -159,7 +159,7 @@ func linkShare(nodes []*nodeproc.Node) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sent, wal := m["walproxy_ship_sent_bytes_total"], m["walproxy_ship_sent_wal_bytes_total"]
+	sent, wal := m["walproxy_link_sent_bytes_total"], m["walproxy_link_sent_wal_bytes_total"]
 	if wal == 0 {
 		return "", fmt.Errorf("node A sent no frames")
 	}

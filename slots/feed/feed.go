@@ -25,6 +25,7 @@ type Options struct {
 	// makes sense, or with an error that stops the upstream. nil: the error stops the upstream.
 	MakeRoom func(ctx context.Context, full error) error
 	Logger   *zap.Logger
+	Metrics  *Metrics
 }
 
 // Feed is safe for one goroutine that writes (WAL, Frame, EndTimeline, Compare) and many that read.

@@ -74,12 +74,29 @@ func (f *Feed) EndTimeline(ctx context.Context, tli protocol.Timeline, end proto
 func (f *Feed) append(ctx context.Context, fr *link.Frame) error {
 	for {
 		err := f.log.Append(fr)
+		if err == nil {
+			f.count(fr)
+			return nil
+		}
 		if !errors.Is(err, spool.ErrFull) || f.opt.MakeRoom == nil {
 			return err
 		}
 		if err := f.opt.MakeRoom(ctx, err); err != nil {
 			return err
 		}
+	}
+}
+
+func (f *Feed) count(fr *link.Frame) {
+	m := f.opt.Metrics
+	if m == nil {
+		return
+	}
+	m.wal.Add(float64(fr.RawLen))
+	m.payload.Add(float64(len(fr.Payload)))
+	m.frames.Inc()
+	if fr.Codec == link.CodecRaw {
+		m.rawFrames.Inc()
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // Resume returns where the upstream should go on; zero if nothing is held yet.
 func (f *Feed) Resume() (protocol.Timeline, protocol.LSN) { return f.tail.position() }
 
-// Begin returns the oldest LSN held on tli, and whether anything is.
-func (f *Feed) Begin(tli protocol.Timeline) (protocol.LSN, bool) {
+// Held returns the oldest LSN held on tli, and whether anything is.
+func (f *Feed) Held(tli protocol.Timeline) (protocol.LSN, bool) {
 	s, ok := f.span(tli)
 	return s.Begin, ok
 }

@@ -13,8 +13,8 @@ import (
 const (
 	metricRawBytes  = "walproxy_feed_wal_bytes_total"
 	metricFrames    = "walproxy_feed_frames_total"
-	metricLinkBytes = "walproxy_ship_sent_bytes_total"
-	metricLinkWAL   = "walproxy_ship_sent_wal_bytes_total"
+	metricLinkBytes = "walproxy_link_sent_bytes_total"
+	metricLinkWAL   = "walproxy_link_sent_wal_bytes_total"
 )
 
 // sample is one line of the table.
