@@ -13,7 +13,7 @@ func TestStockStandbySurvivesFaults(t *testing.T) {
 	eachMajor(t, func(ctx context.Context, t *testing.T, major int) {
 		choice := random(t)
 		primary := startPrimary(ctx, t, pgcluster.Options{Major: major, Conf: []string{
-			"wal_sender_timeout = 2s", "wal_receiver_timeout = 2s", "wal_retrieve_retry_interval = 100ms",
+			"wal_sender_timeout = 2s", "wal_receiver_timeout = 1s", "wal_retrieve_retry_interval = 100ms",
 		}})
 		standby := cloneOf(ctx, t, primary)
 		proxy, conninfo := through(t, primary.Port)
