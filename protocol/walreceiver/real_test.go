@@ -24,8 +24,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// start runs a receiver in the background. stop ends it and returns Run's error.
-func start(t *testing.T, o walreceiver.Options, sink walreceiver.Sink) (done <-chan error, stop func() error) {
+// start runs a receiver in the background. wait returns Run's error when it ends by itself; stop ends it.
+func start(t *testing.T, o walreceiver.Options, sink walreceiver.Sink) (wait, stop func() error) {
 	t.Helper()
 	if o.Logger == nil {
 		o.Logger = zaptest.NewLogger(t)
@@ -36,27 +36,30 @@ func start(t *testing.T, o walreceiver.Options, sink walreceiver.Sink) (done <-c
 	r, err := walreceiver.New(o)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx, sink) }()
-	stopped := false
-	stop = func() error {
-		stopped = true
-		cancel()
+	ended := make(chan struct{})
+	var result error
+	go func() {
+		defer close(ended)
+		result = r.Run(ctx, sink)
+	}()
+	wait = func() error {
 		select {
-		case err := <-ended:
-			return err
+		case <-ended:
+			return result
 		case <-time.After(20 * time.Second):
 			return errors.New("the receiver does not end")
 		}
 	}
+	stop = func() error {
+		cancel()
+		return wait()
+	}
 	t.Cleanup(func() {
-		if !stopped {
-			if err := stop(); err != nil && !errors.Is(err, context.Canceled) {
-				t.Logf("receiver ended with: %v", err)
-			}
+		if err := stop(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Logf("receiver ended with: %v", err)
 		}
 	})
-	return ended, stop
+	return wait, stop
 }
 
 func eachMajor(t *testing.T, test func(ctx context.Context, t *testing.T, major int)) {
@@ -119,11 +122,7 @@ func TestReceive(t *testing.T) {
 		primary := cluster(ctx, t, pgcluster.Options{Major: major, NoFsync: true, SegmentMiB: 1})
 		must(t, primary.Start(ctx))
 		sink := newMemSink()
-		_, stop := start(t, walreceiver.Options{Conninfo: primary.Conninfo(), Slot: "Node a", CreateSlot: false}, sink)
-		_ = stop
-		must(t, stopQuietly(stop))
-
-		_, stop = start(t, walreceiver.Options{Conninfo: primary.Conninfo(), Slot: "node_a", CreateSlot: true}, sink)
+		_, stop := start(t, walreceiver.Options{Conninfo: primary.Conninfo(), Slot: "node_a", CreateSlot: true}, sink)
 		sink.waitFor(t, 1, load(ctx, t, primary, 0))
 		if got := sink.identity; got.Major() != major || got.SegmentSize != 1<<20 || got.WALBlockSize != 8192 || got.Settings["wal_level"] != "replica" {
 			t.Fatalf("identity %+v", got)
@@ -263,8 +262,8 @@ func TestOtherCluster(t *testing.T) {
 	must(t, primary.Start(ctx))
 	sink := newMemSink()
 	sink.identity.SystemID = 1
-	done, _ := start(t, walreceiver.Options{Conninfo: primary.Conninfo()}, sink)
-	err := <-done
+	wait, _ := start(t, walreceiver.Options{Conninfo: primary.Conninfo()}, sink)
+	err := wait()
 	var fatal *walreceiver.FatalError
 	if !errors.As(err, &fatal) {
 		t.Fatalf("got %v, want a *FatalError", err)

@@ -124,7 +124,7 @@ func (s *serving) stream(ctx context.Context, b begin) error {
 		reporter: newReporter(s.wire, s.sink, handler, o, s.upstream.senderTimeout),
 	}
 	o.Metrics.connects.Inc()
-	s.log.Info("streaming", zap.Stringer("lsn", b.start), zap.Uint32("tli", uint32(b.timeline)), zap.String("slot", o.Slot),
+	s.log.Info("start replication", zap.Stringer("lsn", b.start), zap.Uint32("tli", uint32(b.timeline)), zap.String("slot", o.Slot),
 		zap.Bool("link", s.link()))
 	end, err := stream.run(ctx, startCommand(o.Slot, b.start, b.timeline))
 	s.progress = s.progress || stream.any
