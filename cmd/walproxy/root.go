@@ -24,6 +24,7 @@ pg_receivewal and other nodes, byte for byte as the primary wrote it.
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(
 		newRunCommand(),
+		newDemoCommand(),
 		newInspectCommand(),
 		newConfigCommand(),
 		newVersionCommand(),

@@ -76,9 +76,9 @@ type Spool struct {
 
 // Acknowledge says what is reported to the upstream.
 type Acknowledge struct {
-	Write Policy `yaml:"write"`
-	Flush Policy `yaml:"flush"`
-	Apply Policy `yaml:"apply"`
+	Write Rule `yaml:"write"`
+	Flush Rule `yaml:"flush"`
+	Apply Rule `yaml:"apply"`
 }
 
 // HTTP is the address of metrics, health and profiles.

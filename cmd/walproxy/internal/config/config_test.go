@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"walproxy/slots"
 )
 
 const verifier = "SCRAM-SHA-256$4096:c2FsdHNhbHRzYWx0c2FsdA==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU="
@@ -150,7 +151,7 @@ http: {address: off}
 	want.Data.Dir = "/d"
 	want.Recompress = Recompress{Codec: "none", Level: 16, ResetDistance: 64 * MiB}
 	want.Spool = Spool{Cap: TiB, WhenFull: WhenFullShed}
-	want.Acknowledge = Acknowledge{Write: PolicyMin, Flush: Policy{Kind: AckAny, N: 2}, Apply: Policy{Kind: AckConsumer, Consumer: "s 1"}}
+	want.Acknowledge = Acknowledge{Write: Rule{slots.Rule{Kind: slots.RuleMin}}, Flush: Rule{slots.Rule{Kind: slots.RuleAny, Count: 2}}, Apply: Rule{slots.Rule{Kind: slots.RuleConsumer, Name: "s 1"}}}
 	want.HTTP.Address = Off
 	for range 2 {
 		if !reflect.DeepEqual(c, want) {
@@ -176,15 +177,6 @@ func TestBytes(t *testing.T) {
 	for _, text := range []string{"0", "1B", "4MiB", "2047KiB", "3TiB"} {
 		if b, err := ParseBytes(text); err != nil || b.String() != text {
 			t.Errorf("%q prints as %q, %v", text, b, err)
-		}
-	}
-}
-
-func TestPolicyText(t *testing.T) {
-	for _, text := range []string{"none", "spool", "min", "any 3", "consumer standby 1"} {
-		var p Policy
-		if err := p.parse(text); err != nil || p.String() != text {
-			t.Errorf("%q prints as %q, %v", text, p, err)
 		}
 	}
 }

@@ -5,10 +5,12 @@ import (
 
 	"walproxy/recompress"
 	"walproxy/recompress/zstd"
+	"walproxy/slots"
 )
 
 // Default returns the configuration that an empty file stands for. It lacks what has no default: upstream.conninfo, data.dir.
 func Default() *Config {
+	standard := slots.DefaultPolicy()
 	return &Config{
 		Upstream: Upstream{
 			ApplicationName: "walproxy",
@@ -29,7 +31,7 @@ func Default() *Config {
 		},
 		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance},
 		Spool:       Spool{Cap: 16 * GiB, WhenFull: WhenFullBlock, Keep: GiB, Fsync: true},
-		Acknowledge: Acknowledge{Write: PolicySpool, Flush: PolicySpool, Apply: PolicyNone},
+		Acknowledge: Acknowledge{Write: Rule{standard.Write}, Flush: Rule{standard.Flush}, Apply: Rule{standard.Apply}},
 		HTTP:        HTTP{Address: "127.0.0.1:9187"},
 		Log:         Log{Level: "info", Format: "auto"},
 	}

@@ -63,7 +63,7 @@ func codeKeys(prefix string, t reflect.Type, into map[string]bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key := join(prefix, f.Tag.Get(keyTag))
-		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[Policy]() {
+		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[Rule]() {
 			codeKeys(key, f.Type, into)
 		} else {
 			into[key] = true

@@ -12,6 +12,7 @@ import (
 
 	"walproxy/protocol/link"
 	"walproxy/recompress/zstd"
+	"walproxy/slots"
 )
 
 func (c *Config) check(p *problems) {
@@ -22,9 +23,10 @@ func (c *Config) check(p *problems) {
 	}
 	c.Recompress.check(p)
 	c.Spool.check(p, c.Recompress)
-	if c.Acknowledge.Flush.Kind == AckNone && c.Upstream.Slot != "" {
+	if c.Acknowledge.Flush.Kind == slots.RuleNone && c.Upstream.Slot != "" {
 		p.add("acknowledge.flush", "none would keep upstream.slot from ever advancing, and the upstream would keep all of its WAL")
 	}
+	p.addError("acknowledge", c.Acknowledge.Policy().Validate())
 	p.addError("http.address", c.HTTP.Address.checkHTTP())
 }
 

@@ -62,6 +62,11 @@ func (c Codec) Recompress() recompress.Codec {
 	return codec
 }
 
+// Options returns what recompress takes. r has been checked.
+func (r Recompress) Options() recompress.Options {
+	return recompress.Options{Codec: r.Codec.Recompress(), Level: r.Level, ResetDistance: uint32(r.ResetDistance)}
+}
+
 // Bytes is a size, written with a unit: 4MiB.
 type Bytes uint64
 

@@ -25,7 +25,6 @@ type Options struct {
 	Keep     bool          // leave everything on disk and say where
 	Binary   string        // the walproxy to run as nodes
 	Out      io.Writer
-	Terminal bool // Out is a terminal: the table is redrawn in place
 }
 
 // ErrProof is the class of errors that say that the copies of the WAL or of the data differ.

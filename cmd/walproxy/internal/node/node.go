@@ -68,11 +68,7 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 }
 
 func (n *Node) openFeed() (err error) {
-	policy, err := n.policy()
-	if err != nil {
-		return err
-	}
-	n.reporter = slots.NewReporter(policy, n.registry)
+	n.reporter = slots.NewReporter(n.config.Acknowledge.Policy(), n.registry)
 	for _, span := range n.log.Timelines() {
 		if span.Next != 0 {
 			n.registry.EndTimeline(span.Timeline, span.End)
@@ -82,12 +78,6 @@ func (n *Node) openFeed() (err error) {
 		Recompress: n.config.Recompress.Options(), MakeRoom: n.makeRoom, Logger: n.logger, Metrics: n.metrics.feed,
 	})
 	return err
-}
-
-func (n *Node) policy() (slots.Policy, error) {
-	a := n.config.Acknowledge
-	policy := slots.Policy{Write: a.Write, Flush: a.Flush, Apply: a.Apply}
-	return policy, policy.Validate()
 }
 
 func (n *Node) openReceiver(reg prometheus.Registerer) (err error) {
@@ -168,6 +158,14 @@ func (n *Node) Run(ctx context.Context) error {
 	err = group.Wait()
 	stopSync()
 	return errors.Join(err, <-synced)
+}
+
+// Ready returns nil if consumers can be served, and otherwise what is missing.
+func (n *Node) Ready() error {
+	if _, known := (&backend{n}).Identity(); !known {
+		return errors.New("no WAL has been received from the upstream yet")
+	}
+	return nil
 }
 
 // Close makes everything durable and lets go of the data directory.
