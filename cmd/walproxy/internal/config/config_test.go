@@ -68,7 +68,7 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 				"listen.auth.users[3].password: unknown key", "listen.auth.users[3].verifier: is missing", "listen.auth.users[4]: want a section",
 				"listen.auth.users[4].name: is missing", "listen.auth.users[4].verifier: is missing"}},
 		{"policies", enough + "acknowledge: {write: any 0, flush: consumer, apply: all}\n",
-			[]string{`acknowledge.write: "any 0": want a number`, `acknowledge.flush: "consumer" is not one of`, `acknowledge.apply: "all" is not one of`}},
+			[]string{`acknowledge.write: parse acknowledgement rule "any 0": want a number`, `acknowledge.flush: parse acknowledgement rule "consumer": want`, `acknowledge.apply: parse acknowledgement rule "all": want`}},
 		{"negative", enough + "listen: {wal_sender_timeout: -1s, max_connections: 0, drain_timeout: 0s, authentication_timeout: 0s}\nspool: {cap: 5MiB}\n",
 			[]string{"listen.wal_sender_timeout: -1s", "listen.max_connections: 0", "listen.drain_timeout: 0s", "listen.authentication_timeout: 0s", "spool.cap: 5MiB: must be at least twice recompress.reset_distance, 8MiB"}},
 		{"good", enough + "spool: {cap: 0}\nlisten: {wal_sender_timeout: 0s}\nacknowledge: {write: min, flush: any 2, apply: consumer s1}\n", nil},

@@ -5,8 +5,11 @@ import "walproxy/slots"
 // Rule is one of acknowledge.write, flush and apply.
 type Rule struct{ slots.Rule }
 
-func (r *Rule) parse(text string) (err error) {
-	r.Rule, err = slots.ParseRule(text)
+func (r *Rule) parse(text string) error {
+	rule, err := slots.ParseRule(text)
+	if err == nil {
+		r.Rule = rule
+	}
 	return err
 }
 
