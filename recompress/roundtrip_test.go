@@ -151,10 +151,11 @@ func TestStartAnywhere(t *testing.T) {
 func FuzzRoundTrip(f *testing.F) {
 	f.Add(makeWAL(random(f), 30_000), uint64(mib-100), uint16(777))
 	f.Add([]byte{0}, uint64(0), uint16(0))
+	o := Options{ResetDistance: mib, Level: 1}
+	w, r := mustWriter(f, o), mustReader(f, o)
 	f.Fuzz(func(t *testing.T, wal []byte, start uint64, cut uint16) {
 		start &= 1<<48 - 1
-		o := Options{ResetDistance: mib, Level: 1}
-		w, r := mustWriter(t, o), mustReader(t, o)
+		w.Reset()
 		k := min(int(cut), len(wal))
 		frames := append(write(t, w, protocol.LSN(start), wal[:k]), write(t, w, protocol.LSN(start)+protocol.LSN(k), wal[k:])...)
 		if !bytes.Equal(decodeAll(t, r, frames), wal) {

@@ -13,8 +13,9 @@ type runFlags struct {
 	listen                     []string
 }
 
-func newRunCommand() *cobra.Command {
-	var flags runFlags
+func newRunCommand() *cobra.Command { return newRunCommandWith(new(runFlags)) }
+
+func newRunCommandWith(flags *runFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [--config FILE] [flags]",
 		Short: "Run a node",
@@ -32,19 +33,29 @@ configs/reference.yaml explains every key of a configuration file.`,
 	f.StringVar(&flags.data, "data", "", "data.dir: directory (`DIR`) for everything that must survive a restart")
 	f.StringVar(&flags.http, "http", "", "http.address: host:port of metrics and health, or off (`ADDR`)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := config.Load(flags.file, func(c *config.Config) { flags.apply(cmd, c) })
+		c, err := flags.load(cmd)
 		if err != nil {
 			return err
 		}
-		logger := newLogger(c.Log, cmd.ErrOrStderr())
-		defer func() { _ = logger.Sync() }() // stderr need not support it
-		if !c.HTTP.Address.Local() {
-			logger.Warn("http.address can be reached from elsewhere and asks for no password", zap.String("address", string(c.HTTP.Address)))
-		}
-		logger.Info("starting", zap.String("version", thisBuild().Version), zap.Stringer("upstream", c.Upstream.Conninfo), zap.String("data", c.Data.Dir))
-		return runNode(cmd.Context(), c, logger)
+		return start(cmd, c)
 	}
 	return cmd
+}
+
+// start runs the node that c describes.
+func start(cmd *cobra.Command, c *config.Config) error {
+	logger := newLogger(c.Log, cmd.ErrOrStderr())
+	defer func() { _ = logger.Sync() }() // stderr need not support it
+	if !c.HTTP.Address.Local() {
+		logger.Warn("http.address can be reached from elsewhere and asks for no password", zap.String("address", string(c.HTTP.Address)))
+	}
+	logger.Info("starting", zap.String("version", thisBuild().Version), zap.Stringer("upstream", c.Upstream.Conninfo), zap.String("data", c.Data.Dir))
+	return runNode(cmd.Context(), c, logger)
+}
+
+// load reads the file and what was given on the command line.
+func (f *runFlags) load(cmd *cobra.Command) (*config.Config, error) {
+	return config.Load(f.file, func(c *config.Config) { f.apply(cmd, c) })
 }
 
 // apply sets what was given on the command line.
