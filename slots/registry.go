@@ -36,7 +36,7 @@ type Registry struct {
 	consumers []*Consumer // in the order of arrival
 	ends      map[protocol.Timeline]protocol.LSN
 	endings   []protocol.LSN // the same in the order of the calls
-	heard     bool // some consumer has sent feedback
+	heard     bool           // some consumer has sent feedback
 
 	changed notify.Notifier
 }

@@ -234,7 +234,9 @@ func (s *Store) Drop(name string, pid int32) error {
 		return fmt.Errorf("drop slot: %w", err)
 	}
 	if !slot.Temporary {
-		without := func(all []Slot) []Slot { return slices.DeleteFunc(all, func(other Slot) bool { return other.Name == name }) }
+		without := func(all []Slot) []Slot {
+			return slices.DeleteFunc(all, func(other Slot) bool { return other.Name == name })
+		}
 		if err := s.save(without); err != nil {
 			return fmt.Errorf("drop slot %q: %w", name, err)
 		}

@@ -4,6 +4,7 @@
 // # Files
 //
 //	<data>/lock                                 held while the log is open
+//	<data>/flushed                              how far the newest window is durable (a hint, see marker.go)
 //	<data>/identity                             whose WAL this is (package statefile)
 //	<data>/history/<8 hex TLI>.history          timeline history files, verbatim
 //	<data>/spool/<8 hex TLI>/<16 hex LSN>.win   one window: link.WindowHeader, then frames; LSN is the first byte held
@@ -21,7 +22,8 @@
 //   - Retain removes the oldest window first and syncs the directory before it removes the next: what is left is contiguous.
 //   - Identity and history files: temporary file, fsync, rename, fsync of the directory.
 //
-// Open reads the newest window of each timeline to its end and the headers of the others. A last frame that is incomplete or
-// damaged, with nothing valid behind it, was never confirmed by Sync: it is cut off and logged. Damage anywhere else is a
+// Open reads the newest window of each timeline to its end and the headers of the others. In the newest window of all, a last
+// frame that is incomplete or damaged with nothing behind it, or one in a sector that was never written, was not confirmed by
+// Sync: the file is cut off before it, with a line in the log. Damage anywhere else, or below what <data>/flushed says, is a
 // *CorruptError. A failed fsync leaves the state of the disk unknown, so the log refuses everything after it: open it again.
 package spool

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"sync"
 
@@ -65,7 +66,11 @@ type Log struct {
 	torn     bool   // bytes of a failed write may be behind the newest window's size
 	current  *window
 
-	syncMu   sync.Mutex // one fsync at a time
+	syncMu     sync.Mutex // one fsync at a time; guards the next three
+	markerFile fs.File
+	markerBuf  []byte
+	marker     marker // as found by Open
+
 	fileMu   sync.Mutex // one change of identity and history files at a time
 	retainMu sync.Mutex // one removal at a time
 
@@ -74,6 +79,7 @@ type Log struct {
 	appends   uint64 // frames appended since Open
 	synced    uint64 // how many of them are durable
 	newest    *window
+	durable   *window  // the newest one that Sync has seen
 	newNames  []string // directories with entries that are not durable, innermost first
 	lines     []*line  // ascending
 	identity  protocol.Identity
@@ -110,6 +116,9 @@ func Open(dir string, options Options) (*Log, error) {
 	if err := l.fs.MkdirAll(l.root); err != nil {
 		return nil, fmt.Errorf("open spool %s: %w", dir, err)
 	}
+	if err := l.syncDir(path.Dir(path.Clean(dir))); err != nil && !errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("open spool %s: sync parent directory: %w", dir, err)
+	}
 	lock, err := l.fs.Lock(path.Join(dir, "lock"))
 	if err != nil {
 		return nil, fmt.Errorf("open spool %s (is another walproxy running on it?): %w", dir, err)
@@ -141,6 +150,9 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 	if w != nil && w.file != nil {
 		err = errors.Join(err, w.file.Close())
+	}
+	if l.markerFile != nil {
+		err = errors.Join(err, l.markerFile.Close())
 	}
 	l.changed.Notify()
 	l.appended.Notify()

@@ -135,7 +135,7 @@ func (r *Reader) try() (bool, error) {
 			r.leave()
 			continue
 		case err != nil:
-			return false, r.window.corrupt(r.frames.offset, r.next, err)
+			return false, r.window.bad(r.frames.offset, r.next, err)
 		}
 		if done, err := r.take(f, at); done || err != nil {
 			return done, err

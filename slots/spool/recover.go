@@ -22,6 +22,9 @@ func (l *Log) recover() error {
 	if err := l.loadHistories(); err != nil {
 		return err
 	}
+	if err := l.openMarker(); err != nil {
+		return err
+	}
 	if err := l.list(); err != nil {
 		return err
 	}
@@ -120,6 +123,9 @@ func (l *Log) openTail() (tail, error) {
 			l.lines = l.lines[:len(l.lines)-1]
 		}
 	}
+	if l.marker.size > 0 {
+		return tail{}, l.missingWindow()
+	}
 	return tail{}, nil
 }
 
@@ -130,8 +136,12 @@ func (l *Log) repair(w *window) (scanResult, error) {
 	if err != nil {
 		return scanResult{}, fmt.Errorf("open window %s: %w", w.path, err)
 	}
+	confirmed, err := l.confirmed(w)
+	if err != nil {
+		return scanResult{}, err
+	}
 	if err := l.readHeader(w, w.file, size); err != nil {
-		if torn, tornErr := tornHeader(w.file, size, err); tornErr != nil || !torn {
+		if torn, tornErr := tornHeader(w.file, size, err); tornErr != nil || !torn || confirmed > 0 {
 			return scanResult{}, errors.Join(err, tornErr)
 		}
 		l.logger.Warn("window file without a header removed: a crash came before it was durable",
@@ -139,12 +149,15 @@ func (l *Log) repair(w *window) (scanResult, error) {
 		return scanResult{}, nil
 	}
 	scan, err := w.scan(w.file, size)
+	if err == nil && scan.offset < confirmed {
+		err = io.ErrUnexpectedEOF
+	}
 	if err == nil {
 		return scan, nil
 	}
-	torn, tornErr := scan.torn(w.file, size)
-	if tornErr != nil || !torn {
-		return scanResult{}, errors.Join(w.corrupt(scan.offset, scan.end, err), tornErr)
+	torn, tornErr := scan.torn(w.file, size, err)
+	if tornErr != nil || !torn || scan.offset < confirmed {
+		return scanResult{}, errors.Join(w.bad(scan.offset, scan.end, err), tornErr)
 	}
 	l.logger.Warn("torn tail cut off: a crash came before it was durable", zap.String("file", w.path),
 		lsnField(scan.end), zap.Int64("bytes", size-scan.offset))
@@ -211,6 +224,8 @@ func (l *Log) checkLines(tail tail) error {
 	return nil
 }
 
+var errNoEnd = errors.New("the end of the timeline is missing")
+
 // readEnded reads the newest window of a timeline that has ended.
 func (l *Log) readEnded(w *window) (scan scanResult, err error) {
 	err = l.withFile(w, func(file fs.File, size int64) error {
@@ -219,10 +234,10 @@ func (l *Log) readEnded(w *window) (scan scanResult, err error) {
 		}
 		scan, err = w.scan(file, size)
 		if err == nil && scan.next == 0 {
-			err = errors.New("the end of the timeline is missing")
+			err = errNoEnd
 		}
 		if err != nil {
-			return w.corrupt(scan.offset, scan.end, err)
+			return w.bad(scan.offset, scan.end, err)
 		}
 		return nil
 	})
@@ -274,8 +289,8 @@ func (l *Log) start(tail tail) error {
 	}
 	w := tail.window
 	w.size.Store(tail.scan.offset)
-	l.current, l.newest, l.cursor = w, w, tail.scan.cursor
-	if err := l.syncFiles(w, []string{path.Dir(w.path), l.root, l.dir}); err != nil {
+	l.current, l.newest, l.durable, l.cursor = w, w, w, tail.scan.cursor
+	if err := l.syncFiles(w, tail.scan.offset, []string{path.Dir(w.path), l.root, l.dir}); err != nil {
 		return errors.Join(err, w.file.Close())
 	}
 	last := l.lines[len(l.lines)-1]

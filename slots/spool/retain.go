@@ -9,7 +9,8 @@ import (
 	"walproxy/protocol"
 )
 
-// Retain removes the windows that end at or below keep, oldest first, never the newest one. Readers that are in a removed
+// Retain removes the windows that end at or below keep, oldest first, never the newest one that is durable: what is left
+// after a crash still says where the log goes on. Readers that are in a removed
 // window read it to its end.
 func (l *Log) Retain(keep protocol.LSN) error {
 	l.retainMu.Lock()
@@ -44,7 +45,7 @@ func (l *Log) unlistOldest(keep protocol.LSN) (w *window, lastOfLine bool) {
 		return nil, false
 	}
 	oldest := l.lines[0]
-	if len(oldest.windows) == 0 || oldest.windows[0] == l.newest || oldest.endOf(0) > keep {
+	if len(oldest.windows) == 0 || l.durable == nil || oldest.windows[0] == l.durable || oldest.endOf(0) > keep {
 		return nil, false
 	}
 	w, oldest.windows = oldest.windows[0], oldest.windows[1:]

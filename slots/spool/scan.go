@@ -61,37 +61,49 @@ func (w *window) follows(f *link.Frame, before scanResult) error {
 	return fmt.Errorf("%w: it starts at %s on timeline %d, expected %s", errDisorder, f.Start, f.Timeline, before.end)
 }
 
-// torn tells the remains of an unfinished write from damage: it reports whether what follows the last good frame is one
-// frame that is incomplete or fails its checksum, with nothing behind it but zeros.
-func (r scanResult) torn(file fs.File, size int64) (bool, error) {
-	if r.next != 0 {
+// torn tells the remains of writes that a loss of power cut short from damage, where reading the frame at r.offset failed
+// with cause. Torn is a last frame that is incomplete or fails its checksum, with nothing but zeros behind it, and a frame
+// that lies in a sector which was never written, whatever is behind it.
+func (r scanResult) torn(file fs.File, size int64, cause error) (bool, error) {
+	var unseen *link.UnseenStreamError
+	if r.next != 0 || !errors.Is(cause, link.ErrCorrupt) && !errors.Is(cause, link.ErrShort) && !errors.As(cause, &unseen) {
 		return false, nil // nothing is ever written behind the end of a timeline
 	}
 	rest, err := readRest(file, r.offset, size)
 	if err != nil {
 		return false, err
 	}
-	written := bytes.TrimRight(rest, "\x00")
 	cursor := r.cursor
-	need, err := cursor.FrameLen(written)
+	need, err := cursor.FrameLen(rest)
 	switch {
-	case errors.Is(err, link.ErrShort):
+	case errors.Is(err, link.ErrShort) || err == nil && need > len(rest):
 		return true, nil
 	case err != nil:
-		return false, nil
-	case need >= len(written):
-		return !validFrame(cursor, rest[:min(need, len(rest))]), nil
+		return unwritten(rest, r.offset, link.MaxFrameHeaderBytes), nil
 	}
-	return false, nil
+	return zeros(rest[need:]) || unwritten(rest, r.offset, need), nil
 }
 
-func validFrame(cursor link.Cursor, b []byte) bool {
-	_, _, err := cursor.Decode(b)
-	return err == nil
+// sectorBytes is what a disk writes as a whole.
+const sectorBytes = 512
+
+// unwritten reports whether one of the sectors that hold the first n bytes of b, which begins at offset of its file, is zero
+// from there on.
+func unwritten(b []byte, offset int64, n int) bool {
+	for at := 0; at < min(n, len(b)); {
+		end := min(at+sectorBytes-int(offset+int64(at))%sectorBytes, len(b))
+		if zeros(b[at:end]) {
+			return true
+		}
+		at = end
+	}
+	return false
 }
 
-// tornHeader reports whether a window file whose header is bad never had a good one: it is too short, or its first bytes
-// were never written, and no frame stands behind it.
+func zeros(b []byte) bool { return len(bytes.TrimRight(b, "\x00")) == 0 }
+
+// tornHeader reports whether a window file whose header is bad never had a good one: it is too short, its first sector was
+// never written, or no frame stands behind it.
 func tornHeader(file fs.File, size int64, cause error) (bool, error) {
 	var version *link.VersionError
 	if errors.As(cause, &version) {
@@ -104,7 +116,7 @@ func tornHeader(file fs.File, size int64, cause error) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return len(bytes.TrimRight(rest, "\x00")) < link.WindowHeaderBytes, nil
+	return unwritten(rest, 0, link.WindowHeaderBytes) || zeros(rest[link.WindowHeaderBytes:]), nil
 }
 
 // maxRestBytes bounds what is read into memory to judge a bad tail: a frame of the largest kind and then some.

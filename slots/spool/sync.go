@@ -19,17 +19,15 @@ func (l *Log) Sync() error {
 		return l.failed
 	}
 	w, appends, names, tli, end := l.newest, l.appends, l.newNames, l.state.Timeline, l.state.End
+	size := w.size.Load() // a frame's bytes are in the file before they count here
 	l.mu.Unlock()
-	err := l.syncFiles(w, names)
+	err := l.syncFiles(w, size, names)
 	l.mu.Lock()
 	if err != nil {
 		l.failed = err
 	} else {
-		l.synced = appends
-		if len(l.newNames) == len(names) {
-			l.newNames = nil
-		}
-		if tli != l.state.Timeline { // the timeline ended meanwhile
+		l.synced, l.newNames, l.durable = appends, nil, w // newNames only changes with syncMu held
+		if tli != l.state.Timeline {                      // the timeline ended meanwhile
 			end = min(end, l.state.End)
 		}
 		l.state.Flushed = end
@@ -39,8 +37,8 @@ func (l *Log) Sync() error {
 	return err
 }
 
-// syncFiles syncs a window and the directories that name it. l.syncMu is held, so the window stays open.
-func (l *Log) syncFiles(w *window, names []string) error {
+// syncFiles makes the first size bytes of a window and its name durable. l.syncMu is held, so the window stays open.
+func (l *Log) syncFiles(w *window, size int64, names []string) error {
 	if l.noSync {
 		return nil
 	}
@@ -53,6 +51,7 @@ func (l *Log) syncFiles(w *window, names []string) error {
 			return fmt.Errorf("sync directory %s: %w; restart the node", dir, err)
 		}
 	}
+	l.writeMarker(w, size)
 	l.metrics.syncedIn(time.Since(began))
 	return nil
 }

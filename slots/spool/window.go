@@ -1,7 +1,9 @@
 package spool
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"path"
 	"strconv"
 	"sync/atomic"
@@ -26,10 +28,21 @@ type window struct {
 // limit returns the reset boundary that ends the window.
 func (w *window) limit() protocol.LSN { return w.header.Start.Next(uint64(w.header.ResetDistance)) }
 
+// bad makes an error of what reading a frame returned: a *CorruptError, unless the file could not be read or is of another
+// version.
+func (w *window) bad(offset int64, lsn protocol.LSN, err error) error {
+	var unseen *link.UnseenStreamError
+	if errors.Is(err, link.ErrCorrupt) || errors.Is(err, link.ErrShort) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, errDisorder) || errors.Is(err, errNoEnd) || errors.As(err, &unseen) {
+		return w.corrupt(offset, lsn, err)
+	}
+	return fmt.Errorf("read window %s at offset %d, WAL from %s: %w", w.path, offset, lsn, err)
+}
+
 func (w *window) corrupt(offset int64, lsn protocol.LSN, err error) *CorruptError {
 	return &CorruptError{File: w.path, Offset: offset, Timeline: w.header.Timeline, LSN: lsn, Err: err,
-		Hint: "the WAL from there on must be fetched again: stop the node, move this file and all later ones of the spool away, " +
-			"and start it while the upstream still has the WAL"}
+		Hint: "the WAL from there on must be fetched again: move this file and all later ones of the spool away, and " + dataDir(w.path) +
+			"/flushed as well, and start the node while the upstream still has that WAL"}
 }
 
 // line is the part of the log that belongs to one timeline, guarded by Log.mu.
@@ -48,6 +61,9 @@ func (l *line) endOf(i int) protocol.LSN {
 	}
 	return l.end
 }
+
+// dataDir returns the data directory of a window file.
+func dataDir(windowPath string) string { return path.Dir(path.Dir(path.Dir(windowPath))) }
 
 func timelineDir(root string, tli protocol.Timeline) string {
 	return path.Join(root, fmt.Sprintf("%08X", uint32(tli)))
