@@ -96,7 +96,12 @@ func (f *Frame) checksum() uint32 {
 	b = le.AppendUint32(b, f.RawLen)
 	b = le.AppendUint32(b, uint32(len(f.Payload)))
 	b = le.AppendUint32(b, f.RawSum)
-	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, f.Payload)
+	// Byte by byte: given to hash/crc32, h would be allocated for each frame.
+	sum := ^uint32(0)
+	for _, v := range b {
+		sum = castagnoli[byte(sum)^v] ^ sum>>8
+	}
+	return crc32.Update(^sum, castagnoli, f.Payload)
 }
 
 func (f *Frame) flags() byte {
