@@ -2,12 +2,12 @@ package zstd3
 
 import "math/bits"
 
-// Counts below exactCounts have a bucket each when sorting; higher ones share one per power of two. Measured in the library's terms the
-// first shared bucket begins at index logBuckets plus the bits of the boundary.
+// Counts below exactCounts have a bucket each when sorting; higher ones share one per power of two. The shared buckets are sorted
+// afterwards, and so is the last exact one: its counts are equal, but a quicksort shuffles them all the same.
 const (
 	buckets     = 192
 	logBuckets  = 158
-	exactCounts = 166
+	exactCounts = 165
 	insertUpTo  = 8 // so many nodes are sorted by insertion
 )
 
