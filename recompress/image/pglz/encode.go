@@ -37,46 +37,54 @@ const (
 )
 
 // Encoder compresses one image at a time. It owns its tables (80 KiB) and allocates nothing else; it is not safe for
-// concurrent use. Make one with NewEncoder.
+// concurrent use. The zero value is ready.
 type Encoder struct {
-	// widen turns a byte into what the machine's char widens to.
-	widen [256]int32
 	// head holds, per hash, one more than the latest position; 0 is none.
 	head [1 << maxHashBits]uint16
 	// before holds, per position, one more than the latest earlier position of the same hash; 0 is none.
 	before [MaxRawBytes]uint16
-	// good holds the match length that ends the search after so many candidates, until it no longer changes.
-	good [64]uint8
 }
 
-// NewEncoder returns an encoder for a server whose plain char is signed (x86) or unsigned (arm64).
-func NewEncoder(signedChar bool) *Encoder {
-	e := new(Encoder)
-	for i := range e.widen {
-		e.widen[i] = int32(i)
-		if signedChar {
-			e.widen[i] = int32(int8(i))
-		}
+// widened holds what a byte becomes when the machine's char is widened to an int.
+type widened [256]int32
+
+var (
+	widenSigned   = widen(func(b uint8) int32 { return int32(int8(b)) })
+	widenUnsigned = widen(func(b uint8) int32 { return int32(b) })
+)
+
+func widen(f func(uint8) int32) (w widened) {
+	for i := range w {
+		w[i] = f(uint8(i))
 	}
+	return w
+}
+
+// enough holds the match length that ends the search after so many candidates; from its last entry on it no longer changes.
+var enough = func() (e [64]uint8) {
 	good := goodMatch
-	for i := range e.good {
-		e.good[i] = uint8(good)
+	for i := range e {
+		e[i] = uint8(good)
 		good -= good * goodDrop / 100
 	}
 	return e
-}
+}()
 
 // Append appends the compressed form of src to dst and returns it with true, or dst unchanged with false when the server's
 // encoder refuses: input too short, less than a quarter saved, or no match early on. It grows dst by len(src) at most. src is not retained.
-// The only error is ErrTooLarge.
-func (e *Encoder) Append(dst, src []byte) ([]byte, bool, error) {
+// signedChar says what plain char is on the server's machine: true on x86, false on arm64. The only error is ErrTooLarge.
+func (e *Encoder) Append(dst, src []byte, signedChar bool) ([]byte, bool, error) {
 	if len(src) > MaxRawBytes {
 		return dst, false, fmt.Errorf("compress %d bytes: %w", len(src), ErrTooLarge)
 	}
 	if len(src) < minInput {
 		return dst, false, nil
 	}
-	e.link(src)
+	if signedChar {
+		e.link(src, &widenSigned)
+	} else {
+		e.link(src, &widenUnsigned)
+	}
 	start := len(dst)
 	limit := start + len(src)*maxOutPercent/100
 	// An item is at most three bytes and a control byte beyond the last check against limit.
@@ -121,23 +129,23 @@ func appendMatch(out []byte, length, offset int) []byte {
 // link fills before. The server enters every position, matched or not, before it looks at the next one, so what a search sees
 // depends on the input alone and can be laid out beforehand. Its entries are recycled after 4096 positions; a search stops at
 // that distance anyway, so nothing has to be unlinked.
-func (e *Encoder) link(src []byte) {
+func (e *Encoder) link(src []byte, widen *widened) {
 	mask := hashMask(len(src))
 	head := e.head[:mask+1]
 	clear(head)
 	before := e.before[:len(src)]
 	last := len(src) - 4
 	// The hash of four bytes is s0<<6 ^ s1<<4 ^ s2<<2 ^ s3: a step to the right takes s0 out, shifts, and adds the new byte.
-	h := e.widen[src[0]]<<4 ^ e.widen[src[1]]<<2 ^ e.widen[src[2]]
+	h := widen[src[0]]<<6 ^ widen[src[1]]<<4 ^ widen[src[2]]<<2
 	for pos, next := range src[3:] {
-		h ^= e.widen[next]
+		h ^= widen[next]
 		slot := &head[h&mask]
 		before[pos] = *slot
 		*slot = uint16(pos + 1)
-		h = (h ^ e.widen[src[pos]]<<6) << 2
+		h = (h ^ widen[src[pos]]<<6) << 2
 	}
 	for pos := last + 1; pos < len(src); pos++ {
-		slot := &head[e.widen[src[pos]]&mask]
+		slot := &head[widen[src[pos]]&mask]
 		before[pos] = *slot
 		*slot = uint16(pos + 1)
 	}
@@ -170,7 +178,7 @@ func (e *Encoder) longest(src []byte, pos int) (length, offset int) {
 				}
 			}
 		}
-		if length >= int(e.good[min(seen, len(e.good)-1)]) {
+		if length >= int(enough[min(seen, len(enough)-1)]) {
 			break
 		}
 		seen++
