@@ -24,9 +24,7 @@ func TestReceivewalBehindOneNode(t *testing.T) {
 	segmentBytes := primary.Options.SegmentBytes()
 	sources := []pgcluster.Source{{Dir: direct.Dir, SegmentBytes: segmentBytes}, {Dir: behind.Dir, SegmentBytes: segmentBytes}}
 	for _, source := range sources {
-		must(t, pgcluster.Until(ctx, func() (bool, error) {
-			return pgcluster.CompareWAL(primary.WAL(), source, 1, to-1, to) == nil, nil
-		}))
+		must(t, pgcluster.AwaitWAL(ctx, primary.WAL(), source, 1, from, to))
 	}
 	must(t, direct.Stop(ctx))
 	must(t, behind.Stop(ctx))
