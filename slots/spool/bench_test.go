@@ -14,8 +14,8 @@ type chain struct{ frame link.Frame }
 
 func newChain(payload int) *chain {
 	c := &chain{}
-	c.frame = *coded(1, DefaultResetDistance, 4*payload, 0)
-	c.frame.Payload = c.frame.Payload[:payload]
+	c.frame = *coded(1, DefaultResetDistance, 2*payload, 0)
+	c.frame.Payload = c.frame.Payload[:payload:payload]
 	return c
 }
 
