@@ -118,72 +118,77 @@ func zeroFrom(n int) func([]byte) []byte {
 	}
 }
 
-// TestDamage is the table of what can be wrong with the files, and of how many of the eight frames survive it.
-func TestDamage(t *testing.T) {
-	forget := func(d *damaged) { d.remove("data/flushed") } // the mark was lost with the power
-	lastFrame := 300 + 1 + 2 + 2 + 8                        // payload and compact header
-	cases := []struct {
-		name      string
-		damage    func(d *damaged)
-		survivors int // 0: refused as corrupt
-	}{
-		{"none", func(d *damaged) {}, 8},
-		{"mark lost", forget, 8},
-		{"mark damaged", func(d *damaged) { d.edit("data/flushed", flip(20)) }, 8},
-		{"last frame incomplete", func(d *damaged) { forget(d); d.edit(d.files[3], cut(5)) }, 7},
-		{"last frame incomplete, below the mark", func(d *damaged) { d.edit(d.files[3], cut(5)) }, 0},
-		{"last frame's header incomplete", func(d *damaged) { forget(d); d.edit(d.files[3], cut(lastFrame-3)) }, 7},
-		{"last frame missing, below the mark", func(d *damaged) { d.edit(d.files[3], cut(lastFrame)) }, 0},
-		{"last frame flipped", func(d *damaged) { forget(d); d.edit(d.files[3], flip(-100)) }, 7},
-		{"last frame flipped, below the mark", func(d *damaged) { d.edit(d.files[3], flip(-100)) }, 0},
-		{"last frame zeroed", func(d *damaged) { forget(d); d.edit(d.files[3], zeroFrom(lastFrame)) }, 7},
-		{"zeros appended", func(d *damaged) {
-			d.edit(d.files[3], func(b []byte) []byte { return append(b, make([]byte, 4096)...) })
-		}, 8},
-		{"garbage appended", func(d *damaged) {
-			d.edit(d.files[3], func(b []byte) []byte { return append(b, strings.Repeat("\x01", 1000)...) })
-		}, 0},
-		{"frame before the last flipped", func(d *damaged) { forget(d); d.edit(d.files[3], flip(-100-lastFrame)) }, 0},
-		{"first frame of the newest window flipped", func(d *damaged) { forget(d); d.edit(d.files[3], flip(200)) }, 0},
-		{"header of the newest window flipped", func(d *damaged) { forget(d); d.edit(d.files[3], flip(40)) }, 0},
-		{"newest window empty", func(d *damaged) { forget(d); d.edit(d.files[3], func([]byte) []byte { return nil }) }, 5},
-		{"newest window with half a header", func(d *damaged) { forget(d); d.edit(d.files[3], func(b []byte) []byte { return b[:40] }) }, 5},
-		{"newest window without frames", func(d *damaged) {
-			forget(d)
-			d.edit(d.files[3], func(b []byte) []byte { return b[:link.WindowHeaderBytes] })
-		}, 5},
-		{"newest window empty, below the mark", func(d *damaged) { d.edit(d.files[3], func([]byte) []byte { return nil }) }, 0},
-		{"newest window missing", func(d *damaged) { d.remove(d.files[3]) }, 0},
-		{"all windows missing", func(d *damaged) {
-			for _, file := range d.files {
-				d.remove(file)
-			}
-		}, 0},
-		{"window in the middle missing", func(d *damaged) { d.remove(d.files[2]) }, 0},
-		{"window with the timeline's end missing", func(d *damaged) { d.remove(d.files[1]) }, 0},
-		{"oldest window missing, as after retention", func(d *damaged) { d.remove(d.files[0]); d.frames = d.frames[2:] }, 6},
-		{"header of an older window flipped", func(d *damaged) { d.edit(d.files[0], flip(30)) }, 0},
-		{"end of the timeline flipped", func(d *damaged) { d.edit(d.files[1], flip(-3)) }, 0},
-		{"end of the timeline cut off", func(d *damaged) { d.edit(d.files[1], cut(1)) }, 0},
-		{"window under another name", func(d *damaged) {
-			if err := d.disk.Rename(d.files[0], path.Dir(d.files[0])+"/0000000003F00000.win"); err != nil {
+// lastFrame is how long the last frame of the newest window is: payload and compact header.
+const lastFrame = 300 + 1 + 2 + 2 + 8
+
+// forget loses the mark of the durable length, as a loss of power may.
+func forget(d *damaged) { d.remove("data/flushed") }
+
+// damages is the table of what can be wrong with the files, and of how many of the eight frames survive it.
+var damages = []struct {
+	name      string
+	damage    func(d *damaged)
+	survivors int // 0: refused as corrupt
+}{
+	{"none", func(d *damaged) {}, 8},
+	{"mark lost", forget, 8},
+	{"mark damaged", func(d *damaged) { d.edit("data/flushed", flip(20)) }, 8},
+	{"last frame incomplete", func(d *damaged) { forget(d); d.edit(d.files[3], cut(5)) }, 7},
+	{"last frame incomplete, below the mark", func(d *damaged) { d.edit(d.files[3], cut(5)) }, 0},
+	{"last frame's header incomplete", func(d *damaged) { forget(d); d.edit(d.files[3], cut(lastFrame-3)) }, 7},
+	{"last frame missing, below the mark", func(d *damaged) { d.edit(d.files[3], cut(lastFrame)) }, 0},
+	{"last frame flipped", func(d *damaged) { forget(d); d.edit(d.files[3], flip(-100)) }, 7},
+	{"last frame flipped, below the mark", func(d *damaged) { d.edit(d.files[3], flip(-100)) }, 0},
+	{"last frame zeroed", func(d *damaged) { forget(d); d.edit(d.files[3], zeroFrom(lastFrame)) }, 7},
+	{"zeros appended", func(d *damaged) {
+		d.edit(d.files[3], func(b []byte) []byte { return append(b, make([]byte, 4096)...) })
+	}, 8},
+	{"garbage appended", func(d *damaged) {
+		d.edit(d.files[3], func(b []byte) []byte { return append(b, strings.Repeat("\x01", 1000)...) })
+	}, 0},
+	{"frame before the last flipped", func(d *damaged) { forget(d); d.edit(d.files[3], flip(-100-lastFrame)) }, 0},
+	{"first frame of the newest window flipped", func(d *damaged) { forget(d); d.edit(d.files[3], flip(200)) }, 0},
+	{"header of the newest window flipped", func(d *damaged) { forget(d); d.edit(d.files[3], flip(40)) }, 0},
+	{"newest window empty", func(d *damaged) { forget(d); d.edit(d.files[3], func([]byte) []byte { return nil }) }, 5},
+	{"newest window with half a header", func(d *damaged) { forget(d); d.edit(d.files[3], func(b []byte) []byte { return b[:40] }) }, 5},
+	{"newest window without frames", func(d *damaged) {
+		forget(d)
+		d.edit(d.files[3], func(b []byte) []byte { return b[:link.WindowHeaderBytes] })
+	}, 5},
+	{"newest window empty, below the mark", func(d *damaged) { d.edit(d.files[3], func([]byte) []byte { return nil }) }, 0},
+	{"newest window missing", func(d *damaged) { d.remove(d.files[3]) }, 0},
+	{"all windows missing", func(d *damaged) {
+		for _, file := range d.files {
+			d.remove(file)
+		}
+	}, 0},
+	{"window in the middle missing", func(d *damaged) { d.remove(d.files[2]) }, 0},
+	{"window with the timeline's end missing", func(d *damaged) { d.remove(d.files[1]) }, 0},
+	{"oldest window missing, as after retention", func(d *damaged) { d.remove(d.files[0]); d.frames = d.frames[2:] }, 6},
+	{"header of an older window flipped", func(d *damaged) { d.edit(d.files[0], flip(30)) }, 0},
+	{"end of the timeline flipped", func(d *damaged) { d.edit(d.files[1], flip(-3)) }, 0},
+	{"end of the timeline cut off", func(d *damaged) { d.edit(d.files[1], cut(1)) }, 0},
+	{"window under another name", func(d *damaged) {
+		if err := d.disk.Rename(d.files[0], path.Dir(d.files[0])+"/0000000003F00000.win"); err != nil {
+			d.t.Fatal(err)
+		}
+	}, 0},
+	{"identity missing", func(d *damaged) { d.remove("data/identity") }, 0},
+	{"identity flipped", func(d *damaged) { d.edit("data/identity", flip(60)) }, 0},
+	{"history damaged", func(d *damaged) {
+		d.edit("data/history/00000003.history", func([]byte) []byte { return []byte("3 nonsense") })
+	}, 0},
+	{"leftovers", func(d *damaged) {
+		for _, name := range []string{"data/identity.tmp", "data/history/00000003.history.tmp", d.files[0] + ".tmp"} {
+			if err := fs.WriteFile(d.disk, name, []byte("half")); err != nil {
 				d.t.Fatal(err)
 			}
-		}, 0},
-		{"identity missing", func(d *damaged) { d.remove("data/identity") }, 0},
-		{"identity flipped", func(d *damaged) { d.edit("data/identity", flip(60)) }, 0},
-		{"history damaged", func(d *damaged) {
-			d.edit("data/history/00000003.history", func([]byte) []byte { return []byte("3 nonsense") })
-		}, 0},
-		{"leftovers", func(d *damaged) {
-			for _, name := range []string{"data/identity.tmp", "data/history/00000003.history.tmp", d.files[0] + ".tmp"} {
-				if err := fs.WriteFile(d.disk, name, []byte("half")); err != nil {
-					d.t.Fatal(err)
-				}
-			}
-		}, 8},
-	}
-	for _, c := range cases {
+		}
+	}, 8},
+}
+
+func TestDamage(t *testing.T) {
+	for _, c := range damages {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDamaged(t)
 			c.damage(d)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"walproxy/protocol"
@@ -101,7 +99,8 @@ func TestReaderPositions(t *testing.T) {
 		tli  protocol.Timeline
 		lsn  protocol.LSN
 		want error
-	}{{2, a.End() + 1, ErrNotYet}, {5, a.End(), nil}, {5, a.End() + 1, ErrNotYet}, {6, a.End(), ErrNotYet}, {4, a.End(), ErrNoTimeline}, {2, a.End(), nil}} {
+	}{{2, a.End() + 1, ErrNotYet}, {5, a.End(), nil},
+		{5, a.End() + 1, ErrNotYet}, {6, a.End(), ErrNotYet}, {4, a.End(), ErrNoTimeline}, {2, a.End(), nil}} {
 		r, err := l.OpenReader(c.tli, c.lsn)
 		if !errors.Is(err, c.want) {
 			t.Errorf("timeline %d at %s: %v, want %v", c.tli, c.lsn, err, c.want)
@@ -253,86 +252,5 @@ func TestFailedSyncEndsTheLog(t *testing.T) {
 	}
 	if s := l.State(); s.Flushed != a.Start {
 		t.Fatalf("state: %+v", s)
-	}
-}
-
-// TestConcurrentUse has a writer, a syncer, retention and readers at different speeds at work together.
-func TestConcurrentUse(t *testing.T) {
-	const count = 3000
-	registry := prometheus.NewRegistry()
-	l := openLog(t, t.TempDir(), Options{Metrics: NewMetrics(registry)})
-	rng := rand.New(rand.NewPCG(1, 2))
-	frames := make([]*link.Frame, count)
-	at := protocol.LSN(0x100000)
-	for i := range frames {
-		length := min(1+rng.IntN(20000), int(at.Next(distance)-at))
-		frames[i] = raw(1, at, min(length, 64))
-		if length >= 64 {
-			frames[i].Codec, frames[i].RawLen = link.CodecZstd, uint32(length)
-			frames[i].Payload = frames[i].Payload[:32]
-			frames[i].Seal()
-		}
-		at = frames[i].End()
-	}
-	mustAppend(t, l, frames[0])
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var readers, others errgroup.Group
-	for range 4 {
-		r := openReader(t, l, 1, frames[0].Start)
-		readers.Go(func() error {
-			for i, want := range frames {
-				got, err := r.Next(ctx)
-				if err != nil {
-					return fmt.Errorf("frame %d: %w", i, err)
-				}
-				if err := sameFrame(got, want); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	others.Go(func() error {
-		for ctx.Err() == nil {
-			changed := l.Changed()
-			if err := l.Sync(); err != nil {
-				return err
-			}
-			if s := l.State(); s.Flushed > s.End {
-				return fmt.Errorf("state %+v", s)
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
-		}
-		return nil
-	})
-	for _, f := range frames[1:] {
-		mustAppend(t, l, f)
-	}
-	if err := readers.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(l.Sync(), l.Retain(at)); err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	if err := others.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]float64{}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		m := f.GetMetric()[0]
-		values[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
-	}
-	if values["walproxy_spool_frames_total"] != count || values["walproxy_spool_windows"] != 1 ||
-		values["walproxy_spool_bytes"] != float64(l.State().Bytes) || values["walproxy_spool_fsync_seconds"] == 0 {
-		t.Fatalf("metrics %v, state %+v", values, l.State())
 	}
 }
