@@ -34,7 +34,11 @@ if ! command -v apt-get >/dev/null; then
 	exit 1
 fi
 if [[ $(id -u) -ne 0 ]]; then
-	if any_complete; then exit; fi
+	if any_complete; then exit; fi # fetch-postgres.sh adds a 15
+	if command -v sudo >/dev/null; then
+		echo "install-postgres: installing a PostgreSQL server, which needs root"
+		exec sudo "$0" "$@"
+	fi
 	echo "install-postgres: as root, run: apt-get install postgresql" >&2
 	exit 1
 fi

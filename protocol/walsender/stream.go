@@ -1,0 +1,189 @@
+package walsender
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"walproxy/protocol"
+)
+
+// copyHeaderBytes precede the body of a CopyData message: kind and length.
+const copyHeaderBytes = 1 + 4
+
+var (
+	errDrained = errors.New("the node shut down; everything was sent")
+	errOver    = errors.New("stream over")
+)
+
+// stream is one START_REPLICATION between CopyBothResponse and its end. Three goroutines work for it: receive, the
+// session's own, reads what the client says and never waits for anything else; send waits for WAL and writes it; keep
+// writes keepalives. Whoever has a reason to end it cancels the context with that reason.
+type stream struct {
+	session  *session
+	target   target // of a timeline that ends meanwhile: set by send, read after it has returned
+	slot     Slot   // nil without
+	out      Outgoing
+	consumer Consumer
+	timeout  time.Duration // wal_sender_timeout; 0 is none
+	began    time.Time
+	cancel   context.CancelCauseFunc
+
+	sent      atomic.Uint64 // LSN behind what was sent
+	confirmed atomic.Uint64 // LSN flushed, or else written, by the client's last report
+	state     atomic.Int32
+	lastReply atomic.Int64 // since began, of the last message of the client
+	pinged    atomic.Bool  // a reply was asked for and did not come yet
+	answer    atomic.Bool  // the client asks for a reply
+	draining  atomic.Bool
+	wake      chan struct{} // of keep; room for one; sent to by send and receive, never closed
+
+	mu       sync.Mutex // of writes
+	copyDone bool       // nothing may follow but the end
+	ping     []byte     // buffer of keep
+}
+
+func newStream(s *session, t target, start protocol.LSN, slot Slot, out Outgoing, consumer Consumer) *stream {
+	st := &stream{
+		session: s, target: t, slot: slot, out: out, consumer: consumer, timeout: s.settings.walSenderTimeout(), began: time.Now(),
+		wake: make(chan struct{}, 1),
+	}
+	st.sent.Store(uint64(start))
+	return st
+}
+
+// run streams until both sides have said CopyDone (nil), or something ends it: a *protocol.Error to be sent, errClosed.
+// All its goroutines have returned then.
+func (st *stream) run(ctx context.Context, drain <-chan struct{}) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errOver)
+	st.cancel = cancel
+	wire := st.session.wire
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { wire.interrupt(); close(interrupted) })
+	if err := wire.conn.SetWriteDeadline(time.Time{}); err != nil {
+		return closed(err)
+	}
+	var g sync.WaitGroup
+	g.Go(func() { st.send(ctx) })
+	g.Go(func() { st.keep(ctx, drain) })
+
+	err := st.receive()
+	if ctx.Err() != nil { // then reading failed because of that
+		err = context.Cause(ctx)
+	}
+	if !stop() {
+		<-interrupted
+	}
+	cancel(errOver)
+	// A message that is half sent must end before anything else can be said; a client that does not read ends here.
+	grace := writeTimeout
+	if errors.Is(err, errClosed) {
+		grace = 0
+	}
+	if errDeadline := wire.conn.SetWriteDeadline(time.Now().Add(grace)); err == nil && errDeadline != nil {
+		err = closed(errDeadline)
+	}
+	g.Wait()
+	if errResume := wire.resume(); err == nil && errResume != nil {
+		err = closed(errResume)
+	}
+	return st.finish(err)
+}
+
+// finish says the last words of a copy. It runs alone.
+func (st *stream) finish(err error) error {
+	wire := st.session.wire
+	switch {
+	case err == nil && !st.copyDone:
+		wire.out = append(wire.out, 'c', 0, 0, 0, 4)
+	case errors.Is(err, errDrained):
+		// As a stock server in its clean shutdown: no CopyDone, no ReadyForQuery.
+		wire.out = protocol.AppendCommandComplete(wire.out, "COPY 0")
+		return closed(errors.Join(err, wire.flush()))
+	}
+	return err
+}
+
+func (st *stream) sentLSN() protocol.LSN { return protocol.LSN(st.sent.Load()) }
+
+// send writes what out produces, until the timeline ends or the stream does.
+func (st *stream) send(ctx context.Context) {
+	st.enter(StateStartup, StateCatchup)
+	st.noteCaughtUp()
+	buffer := make([]byte, copyHeaderBytes)
+	for {
+		message, sent, err := st.out.Next(ctx, buffer[:copyHeaderBytes])
+		if err != nil {
+			st.sendFailed(err)
+			return
+		}
+		if err := st.writeCopy(message); err != nil {
+			st.cancel(closed(err))
+			return
+		}
+		buffer = message
+		st.sent.Store(uint64(sent))
+		st.consumer.Sent(sent)
+		st.noteCaughtUp()
+		if st.draining.Load() {
+			st.wakeKeeper()
+		}
+	}
+}
+
+func (st *stream) sendFailed(err error) {
+	var end *protocol.TimelineEndError
+	if !errors.As(err, &end) {
+		st.cancel(err)
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.target.historic, st.target.end, st.target.next = true, end.At, end.Next
+	st.copyDone = true
+	if _, err := st.session.wire.conn.Write([]byte{'c', 0, 0, 0, 4}); err != nil {
+		st.cancel(closed(err))
+	}
+}
+
+// writeCopy sends a CopyData message whose header is still empty. Behind CopyDone it sends nothing.
+func (st *stream) writeCopy(message []byte) error {
+	message[0] = 'd'
+	be.PutUint32(message[1:], uint32(len(message)-1))
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.copyDone {
+		return nil
+	}
+	_, err := st.session.wire.conn.Write(message)
+	return err
+}
+
+// noteCaughtUp makes a stream that has sent everything once a streaming one.
+func (st *stream) noteCaughtUp() {
+	if State(st.state.Load()) == StateCatchup && st.isCaughtUp() {
+		st.enter(StateCatchup, StateStreaming)
+	}
+}
+
+func (st *stream) isCaughtUp() bool {
+	tli, end := st.session.server.backend.Position()
+	return tli == st.target.tli && st.sentLSN() >= end
+}
+
+// enter goes from one state to the next unless the stream is in another one already.
+func (st *stream) enter(from, to State) {
+	if st.state.CompareAndSwap(int32(from), int32(to)) {
+		st.consumer.State(to)
+	}
+}
+
+func (st *stream) wakeKeeper() {
+	select {
+	case st.wake <- struct{}{}:
+	default: // it is awake
+	}
+}

@@ -1,0 +1,43 @@
+// Package match compares and copies byte runs for the image codecs.
+package match
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// Len returns how many bytes from b on equal those from a on, a < b, not looking at or behind end, end <= len(src).
+func Len(src []byte, a, b, end int) int {
+	n := 0
+	left := src[b:max(b, end)]
+	right := src[a:]
+	for len(left)-n >= 8 {
+		diff := binary.LittleEndian.Uint64(left[n:]) ^ binary.LittleEndian.Uint64(right[n:])
+		if diff != 0 {
+			return n + bits.TrailingZeros64(diff)>>3
+		}
+		n += 8
+	}
+	for n < len(left) && left[n] == right[n] {
+		n++
+	}
+	return n
+}
+
+// Copy copies length bytes that start offset bytes before dst[at] to dst[at], repeating them where the runs overlap.
+// The caller has checked 0 < offset <= at and at+length <= len(dst).
+func Copy(dst []byte, at, offset, length int) {
+	from, to := at-offset, at+length
+	// Short and far enough apart: two plain words do, what they write too much is overwritten by what follows.
+	if length <= 16 && offset >= 8 && at+16 <= len(dst) {
+		word := binary.LittleEndian.Uint64(dst[from:])
+		binary.LittleEndian.PutUint64(dst[at:], word)
+		word = binary.LittleEndian.Uint64(dst[from+8:])
+		binary.LittleEndian.PutUint64(dst[at+8:], word)
+		return
+	}
+	// Every round doubles the stretch that repeats, so an overlap costs a logarithmic number of copies.
+	for at < to {
+		at += copy(dst[at:to], dst[from:at])
+	}
+}

@@ -1,0 +1,100 @@
+package slots
+
+import (
+	"fmt"
+
+	"walproxy/protocol"
+)
+
+// Acquire gives the slot to the session pid, until Release. The session may hold it already.
+//
+// Errors: ErrMissing, *InUseError.
+func (s *Store) Acquire(name string, pid int32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := s.slots[name]
+	switch {
+	case slot == nil:
+		return fmt.Errorf("acquire slot %q: %w", name, ErrMissing)
+	case slot.PID != 0 && slot.PID != pid:
+		return &InUseError{Name: name, PID: slot.PID}
+	}
+	slot.PID = pid
+	s.changed.Notify()
+	return nil
+}
+
+// Release ends the hold of the session pid; a temporary slot stays its own. Others' slots and missing ones are left alone.
+func (s *Store) Release(name string, pid int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slot := s.slots[name]; slot != nil && slot.PID == pid && !slot.Temporary {
+		slot.PID = 0
+		s.changed.Notify()
+	}
+}
+
+// DropTemporary drops the temporary slots of the session pid: it ended, or one of its commands failed.
+func (s *Store) DropTemporary(pid int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, slot := range s.slots {
+		if slot.Temporary && slot.PID == pid {
+			delete(s.slots, name)
+			s.changed.Notify()
+		}
+	}
+}
+
+// Advance sets the slot's restart_lsn, forwards or backwards, as each flush position that a consumer reports does. It is
+// saved later. A position of 0 changes nothing, as on a server.
+//
+// Source: PostgreSQL src/backend/replication/walsender.c, PhysicalConfirmReceivedLocation (13-18).
+func (s *Store) Advance(name string, lsn protocol.LSN) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := s.slots[name]
+	if slot == nil {
+		return fmt.Errorf("advance slot %q: %w", name, ErrMissing)
+	}
+	if lsn == 0 || lsn == slot.RestartLSN {
+		return nil
+	}
+	slot.RestartLSN = lsn
+	if !slot.Temporary {
+		s.dirty = true
+	}
+	s.changed.Notify()
+	return nil
+}
+
+// Invalidate makes the slot hold no WAL back any more, for a reason in PostgreSQL's words ("wal_removed"). That is durable on
+// return, so the WAL may go then; after an error it may not.
+func (s *Store) Invalidate(name, reason string) error {
+	s.saveMu.Lock()
+	defer s.saveMu.Unlock()
+	slot, ok := s.Get(name)
+	if !ok {
+		return fmt.Errorf("invalidate slot %q: %w", name, ErrMissing)
+	}
+	if !slot.Temporary {
+		err := s.save(func(all []Slot) []Slot {
+			for i := range all {
+				if all[i].Name == name {
+					all[i].Invalidated = reason
+				}
+			}
+			return all
+		})
+		if err != nil {
+			return fmt.Errorf("invalidate slot %q: %w", name, err)
+		}
+	}
+	s.mu.Lock()
+	if slot := s.slots[name]; slot != nil {
+		slot.Invalidated = reason
+	}
+	s.mu.Unlock()
+	s.changed.Notify()
+	return nil
+}
