@@ -109,18 +109,22 @@ func (o *Outgoing) batch(ctx context.Context, dst []byte, from int) []byte {
 			return dst
 		}
 		o.pending = next
-		if total := len(dst) - from + frameBytes(next); total > batchBytes || !o.fits(total) {
+		if total := len(dst) - from + frameBytes(next); total > batchBytes || !o.within(total) {
 			return dst
 		}
 	}
 }
 
-// fits reports whether a message of that many bytes may leave now. One that is larger than what the window has left leaves
-// when less than a quarter of the window is unacknowledged: the downstream node acknowledges in quarters.
+// within reports whether the window has room for a message of that many bytes.
+func (o *Outgoing) within(bytes int) bool {
+	return o.outgone.Load()-o.acked.Load()+uint64(bytes) <= uint64(o.client.Load().WindowBytes)
+}
+
+// fits reports whether a message with one frame, of that many bytes, may leave now. One that is larger than what the window
+// has left leaves when less than a quarter of the window is unacknowledged: the downstream node acknowledges in quarters.
 func (o *Outgoing) fits(bytes int) bool {
-	window := uint64(o.client.Load().WindowBytes)
 	out := o.outgone.Load() - o.acked.Load()
-	return out+uint64(bytes) <= window || out == 0 || out < window/4
+	return o.within(bytes) || out == 0 || out < uint64(o.client.Load().WindowBytes)/4
 }
 
 func (o *Outgoing) wait(ctx context.Context) error {

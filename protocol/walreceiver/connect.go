@@ -97,9 +97,6 @@ func (r *Receiver) vet(ctx context.Context, c *pgconn.PgConn, sink Sink, p pass)
 	if err := p.target.check(ctx, c); err != nil {
 		return err
 	}
-	if len(r.session.config.Fallbacks) == 0 {
-		return nil // there is no other host to go on to; the same questions are asked later
-	}
 	row, err := queryRow(ctx, c, identifySystem, 3)
 	if err != nil {
 		return err
