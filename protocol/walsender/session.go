@@ -80,8 +80,7 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.wire.readDeadline(time.Now().Add(s.server.options.AuthenticationTimeout)); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, s.wire.interrupt)
-	defer stop()
+	defer after(ctx, s.wire.interrupt)()
 	st, request, err := s.readStartup()
 	if request != nil {
 		s.server.cancel(request)
@@ -159,8 +158,8 @@ func (s *session) greet() error {
 // loop executes commands until the session ends. The error says why; one of type *protocol.Error is to be sent.
 func (s *session) loop(ctx, killed context.Context) error {
 	for {
-		stop := context.AfterFunc(ctx, s.wire.interrupt)
-		stopKill := context.AfterFunc(killed, s.wire.interrupt)
+		stop := after(ctx, s.wire.interrupt)
+		stopKill := after(killed, s.wire.interrupt)
 		kind, body, err := s.wire.next()
 		stop()
 		stopKill()
@@ -172,16 +171,16 @@ func (s *session) loop(ctx, killed context.Context) error {
 		case err != nil:
 			return err
 		}
-		if err := s.dispatch(killed, ctx.Done(), kind, body); err != nil {
+		if err := s.dispatch(killed, ctx, kind, body); err != nil {
 			return err
 		}
 	}
 }
 
-// dispatch handles one message between commands. drain is closed when the node shuts down.
+// dispatch handles one message between commands. shutdown ends when the node begins to shut down.
 //
 // Source: PostgreSQL src/backend/tcop/postgres.c, PostgresMain and forbidden_in_wal_sender (13-18).
-func (s *session) dispatch(killed context.Context, drain <-chan struct{}, kind byte, body []byte) error {
+func (s *session) dispatch(killed, shutdown context.Context, kind byte, body []byte) error {
 	switch {
 	case kind == 'X':
 		return errClosed
@@ -196,7 +195,7 @@ func (s *session) dispatch(killed context.Context, drain <-chan struct{}, kind b
 		if len(body) == 0 || body[len(body)-1] != 0 {
 			return protocol.Fatalf(protocol.CodeProtocolViolation, "invalid message format")
 		}
-		return s.query(killed, drain, string(body[:len(body)-1]))
+		return s.query(killed, shutdown, string(body[:len(body)-1]))
 	case 'P', 'B', 'E', 'C', 'D':
 		s.skipping = true
 		return s.answer("", protocol.Errorf(protocol.CodeProtocolViolation, "extended query protocol not supported in a replication connection"))
@@ -209,7 +208,7 @@ func (s *session) dispatch(killed context.Context, drain <-chan struct{}, kind b
 }
 
 // query executes one simple Query.
-func (s *session) query(killed context.Context, drain <-chan struct{}, text string) error {
+func (s *session) query(killed, shutdown context.Context, text string) error {
 	cmd, notices, err := protocol.ParseCommand(text, s.major)
 	for _, n := range notices {
 		if err := s.wire.notice(n); err != nil {
@@ -221,7 +220,7 @@ func (s *session) query(killed context.Context, drain <-chan struct{}, text stri
 	}
 	ctx, cancel := context.WithCancelCause(killed)
 	s.setCommand(cancel)
-	err = s.execute(ctx, drain, cmd)
+	err = s.execute(ctx, shutdown, cmd)
 	s.setCommand(nil)
 	cancel(nil)
 	return s.answer(cmd.Keyword(), err)
@@ -272,3 +271,17 @@ func (s *session) cancelCommand(err error) {
 
 // closed makes an error of the connection end the session silently.
 func closed(err error) error { return fmt.Errorf("%w: %w", errClosed, err) }
+
+// after has f called in a goroutine of its own once ctx has ended. stop prevents that, or waits until f has returned.
+func after(ctx context.Context, f func()) (stop func()) {
+	returned := make(chan struct{})
+	prevent := context.AfterFunc(ctx, func() {
+		defer close(returned)
+		f()
+	})
+	return func() {
+		if !prevent() {
+			<-returned
+		}
+	}
+}
