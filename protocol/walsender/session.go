@@ -29,6 +29,7 @@ type session struct {
 	pid      int32
 	key      []byte // that a cancel request must name
 	settings *settings
+	old      bool                    // speaks a protocol before 3, in which errors look different
 	skipping bool                    // until Sync, after an error of the extended protocol
 	kill     context.CancelCauseFunc // ends the session with the cause; from any goroutine
 
@@ -61,9 +62,20 @@ func (s *session) run(ctx context.Context) {
 	}
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
-		err = errors.Join(err, s.wire.fail(refusal), s.wire.flush())
+		err = errors.Join(err, s.refuse(refusal), s.wire.flush())
 	}
 	s.log.Debug("session ended", zap.Int32("pid", s.pid), zap.Error(err))
+}
+
+// refuse appends the error that ends the session, in the form that the client's protocol has.
+//
+// Source: PostgreSQL src/backend/utils/error/elog.c, send_message_to_frontend (14-18).
+func (s *session) refuse(e *protocol.Error) error {
+	if !s.old {
+		return s.wire.fail(e)
+	}
+	s.wire.out = fmt.Appendf(s.wire.out, "E%s:  %s\n\x00", e.Severity, e.Message)
+	return nil
 }
 
 // begin does everything before the first command. Errors: *protocol.Error to be sent, or of the connection.
@@ -128,10 +140,8 @@ func (s *session) greet() error {
 		return err
 	}
 	s.settings = newSettings(s.identity, s.user, s.server.options.WALSenderTimeout)
-	for _, p := range s.startup.settings {
-		if err := s.settings.set(p); err != nil {
-			return err
-		}
+	if err := s.settings.apply(s.startup); err != nil {
+		return err
 	}
 	for _, p := range s.settings.reported() {
 		if err := s.wire.add(&pgproto3.ParameterStatus{Name: p.name, Value: p.value}); err != nil {
