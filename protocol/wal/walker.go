@@ -88,6 +88,7 @@ type partial struct {
 	begin   protocol.LSN // where the record starts
 	total   uint32       // xl_tot_len, once 4 bytes are there
 	got     uint64       // content bytes seen so far, padding included
+	end     protocol.LSN // behind the last of them
 }
 
 // NewWalker returns a walker of WAL that starts at start, anywhere in a page.
@@ -169,7 +170,8 @@ func (w *Walker) Next() (*Event, bool) {
 // of a record that was torn this way comes as KindFragment, and so does the rest of a torn page header.
 func (w *Walker) Flush() (*Event, bool) {
 	if r := &w.record; len(r.bytes) > r.emitted {
-		w.emitHeld(KindFragment, RuleNone, &r.held, len(r.bytes), w.pos-protocol.LSN(len(w.page.bytes)))
+		w.emitHeld(KindFragment, RuleNone, &r.held, len(r.bytes), r.end)
+		r.start = w.pos - protocol.LSN(len(w.page.bytes))
 		return &w.event, true
 	}
 	if p := &w.page; len(p.bytes) > p.emitted {
