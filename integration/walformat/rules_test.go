@@ -12,9 +12,10 @@ import (
 	"walproxy/protocol/wal"
 )
 
-// TestEveryRecordObeysTheRules: all WAL of a mixed workload, on every version, is records with right checksums that can be appended
-// again, without a gap, up to the byte that the server calls its end.
-func TestEveryRecordObeysTheRules(t *testing.T) {
+// TestMixedWorkload: all WAL of a mixed workload, on every version, is records with right checksums that can be appended again,
+// without a gap, up to the byte that the server calls its end. pageinspect knows the page images, pg_walinspect (16-18) everything;
+// version 15 is held against pg_waldump by TestWaldump.
+func TestMixedWorkload(t *testing.T) {
 	eachMajor(t, func(ctx context.Context, t *testing.T, major int) {
 		c := start(ctx, t, major)
 		w := mixed(ctx, t, c)
@@ -33,6 +34,11 @@ func TestEveryRecordObeysTheRules(t *testing.T) {
 			t.Errorf("last record ends at %s, the WAL at %s", last.end, w.end)
 		}
 		images(ctx, t, c, records)
+		if major >= 16 {
+			must(t, c.Exec(ctx, "CREATE EXTENSION pg_walinspect"))
+			compareRecords(ctx, t, c, records)
+			compareBlocks(ctx, t, c, records)
+		}
 	})
 }
 

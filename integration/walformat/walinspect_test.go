@@ -12,21 +12,6 @@ import (
 	"walproxy/protocol/wal"
 )
 
-// TestWalinspect: pg_walinspect of the versions 16 to 18 sees the same records, blocks, block data and images.
-func TestWalinspect(t *testing.T) {
-	eachMajor(t, func(ctx context.Context, t *testing.T, major int) {
-		if major < 16 {
-			return // 15 is held against pg_waldump, and before there is no pg_walinspect
-		}
-		c := start(ctx, t, major)
-		must(t, c.Exec(ctx, "CREATE EXTENSION pg_walinspect"))
-		w := mixed(ctx, t, c)
-		records := decode(t, w, options(c))
-		compareRecords(ctx, t, c, records)
-		compareBlocks(ctx, t, c, records)
-	})
-}
-
 // compareRecords holds records against pg_get_wal_records_info.
 func compareRecords(ctx context.Context, t *testing.T, c *pgcluster.Cluster, records []seen) {
 	t.Helper()
