@@ -73,69 +73,73 @@ func image(length, hole int, flags uint8, more ...byte) []byte {
 	return append(append(b, more...), rel()...)
 }
 
+var (
+	bytes8192 = make([]byte, 8192)
+	main      = []byte{255, 1, 0}
+)
+
+var decodeCases = []struct {
+	name    string
+	version wal.Version
+	rec     []byte
+	rule    wal.Rule
+	offset  int
+}{
+	{"empty record", 15, body(), wal.RuleNone, 0},
+	{"main data", 15, body([]byte{255, 2, 7, 7}), wal.RuleNone, 0},
+	{"image of a whole page", 15, body(image(8192, 0, 2), bytes8192), wal.RuleNone, 0},
+	{"image with a hole", 15, body(image(8000, 24, 3), bytes8192[:8000]), wal.RuleNone, 0},
+	{"compressed image", 15, body(image(100, 0, 4), bytes8192[:100]), wal.RuleNone, 0},
+	{"compressed image with a hole", 15, body(image(100, 24, 5, 1, 0), bytes8192[:100]), wal.RuleNone, 0},
+	{"compressed image with a hole before 15", 14, body(image(100, 24, 3, 1, 0), bytes8192[:100]), wal.RuleNone, 0},
+	{"hole and apply before 15 are 5", 14, body(image(8000, 24, 5), bytes8192[:8000]), wal.RuleNone, 0},
+
+	{"no header", 15, make([]byte, 23), wal.RuleLength, 0},
+	{"length", 15, func() []byte { r := body(main); r[0]++; wal.SetCRC(r); return r }(), wal.RuleLength, 0},
+	{"checksum", 15, func() []byte { r := body(main); r[20]++; return r }(), wal.RuleCRC, 20},
+	{"bit of the body", 15, func() []byte { r := body(main); r[26] ^= 16; return r }(), wal.RuleCRC, 20},
+	{"bit of the header", 15, func() []byte { r := body(main); r[16] ^= 16; return r }(), wal.RuleCRC, 20},
+	{"resource manager", 15, withCRC(body(main), func(r []byte) []byte { r[17] = 22; return r }), wal.RuleRmgr, 17},
+	{"custom resource manager before 15", 14, withCRC(body(main), func(r []byte) []byte { r[17] = 128; return r }), wal.RuleRmgr, 17},
+	{"custom resource manager", 15, withCRC(body(main), func(r []byte) []byte { r[17] = 128; return r }), wal.RuleNone, 0},
+	{"block id", 15, body([]byte{33, 0, 0, 0}, rel()), wal.RuleBlockID, 24},
+	{"special id", 15, body([]byte{251, 0, 0, 0, 0}), wal.RuleBlockID, 24},
+	{"top-level xid", 14, body([]byte{252, 1, 0, 0, 0}), wal.RuleNone, 0},
+	{"top-level xid before 14", 13, body([]byte{252, 1, 0, 0, 0}), wal.RuleBlockID, 24},
+	{"block twice", 15, body([]byte{1, 0, 0, 0}, rel(), []byte{1, 0, 0, 0}, rel()), wal.RuleBlockOrder, 44},
+	{"block order", 15, body([]byte{1, 0, 0, 0}, rel(), []byte{0, 0, 0, 0}, rel()), wal.RuleBlockOrder, 44},
+	{"data without flag", 15, body([]byte{0, 0, 1, 0}, rel(), []byte{9}), wal.RuleDataFlag, 24},
+	{"flag without data", 15, body([]byte{0, 0x20, 0, 0}, rel()), wal.RuleDataFlag, 24},
+	{"first block of the same relation", 15, body([]byte{0, 0x80, 0, 0, 4, 0, 0, 0}), wal.RuleSameRel, 24},
+	{"block header cut", 15, body([]byte{0, 0, 0}), wal.RuleShort, 24},
+	{"image header cut", 15, body([]byte{0, 0x10, 0, 0, 0, 0}), wal.RuleShort, 24},
+	{"hole length cut", 15, body([]byte{0, 0x10, 0, 0, 100, 0, 24, 0, 5, 1}), wal.RuleShort, 24},
+	{"relation cut", 15, body([]byte{0, 0, 0, 0}, rel()[:11]), wal.RuleShort, 24},
+	{"block number cut", 15, body([]byte{0, 0, 0, 0}, rel()[:15]), wal.RuleShort, 24},
+	{"origin cut", 15, body([]byte{253, 0}), wal.RuleShort, 24},
+	{"top-level xid cut", 15, body([]byte{252, 0, 0, 0}), wal.RuleShort, 24},
+	{"short main data cut", 15, body([]byte{255}), wal.RuleShort, 24},
+	{"long main data cut", 15, body([]byte{254, 0, 0, 0}), wal.RuleShort, 24},
+	{"main data missing", 15, body([]byte{255, 2, 0}), wal.RuleDataLength, 26},
+	{"long main data missing", 15, body([]byte{254, 0xFF, 0xFF, 0xFF, 0xFF, 0}), wal.RuleDataLength, 24},
+	{"payload left over", 15, body([]byte{255, 1, 0, 0}), wal.RuleDataLength, 26},
+	{"data missing", 15, body([]byte{0, 0x20, 0xFF, 0xFF}, rel()), wal.RuleDataLength, 44},
+	{"two compression methods", 15, body(image(100, 0, 4|8), bytes8192[:100]), wal.RuleCompression, 24},
+	{"image above the block size", 15, body(image(8193, 0, 2), bytes8192, []byte{0}), wal.RuleImageLength, 24},
+	{"compressed image of block size", 15, body(image(8192, 0, 4), bytes8192), wal.RuleImageLength, 24},
+	{"whole image with a hole", 15, body(image(8192, 24, 1), bytes8192), wal.RuleImageLength, 24},
+	{"short image without a hole", 15, body(image(8000, 0, 2), bytes8192[:8000]), wal.RuleHole, 24},
+	{"hole at 0", 15, body(image(8000, 0, 1), bytes8192[:8000]), wal.RuleHole, 24},
+	{"hole of 0 bytes", 15, body(image(100, 24, 5, 0, 0), bytes8192[:100]), wal.RuleHole, 24},
+	{"hole over the end", 15, body(image(8000, 8192-191, 3), bytes8192[:8000]), wal.RuleHole, 24},
+	{"hole offset without a hole", 15, body(image(8192, 24, 2), bytes8192), wal.RuleHole, 24},
+	{"compressed, hole offset without a hole", 15, body(image(100, 24, 4), bytes8192[:100]), wal.RuleHole, 24},
+}
+
 // TestDecodeRules: each rule of the reader, broken once, and the place that the error names.
 func TestDecodeRules(t *testing.T) {
-	bytes8192 := make([]byte, 8192)
-	main := []byte{255, 1, 0}
-	cases := []struct {
-		name    string
-		version wal.Version
-		rec     []byte
-		rule    wal.Rule
-		offset  int
-	}{
-		{"empty record", 15, body(), wal.RuleNone, 0},
-		{"main data", 15, body([]byte{255, 2, 7, 7}), wal.RuleNone, 0},
-		{"image of a whole page", 15, body(image(8192, 0, 2), bytes8192), wal.RuleNone, 0},
-		{"image with a hole", 15, body(image(8000, 24, 3), bytes8192[:8000]), wal.RuleNone, 0},
-		{"compressed image", 15, body(image(100, 0, 4), bytes8192[:100]), wal.RuleNone, 0},
-		{"compressed image with a hole", 15, body(image(100, 24, 5, 1, 0), bytes8192[:100]), wal.RuleNone, 0},
-		{"compressed image with a hole before 15", 14, body(image(100, 24, 3, 1, 0), bytes8192[:100]), wal.RuleNone, 0},
-		{"hole and apply before 15 are 5", 14, body(image(8000, 24, 5), bytes8192[:8000]), wal.RuleNone, 0},
-
-		{"no header", 15, make([]byte, 23), wal.RuleLength, 0},
-		{"length", 15, func() []byte { r := body(main); r[0]++; wal.SetCRC(r); return r }(), wal.RuleLength, 0},
-		{"checksum", 15, func() []byte { r := body(main); r[20]++; return r }(), wal.RuleCRC, 20},
-		{"bit of the body", 15, func() []byte { r := body(main); r[26] ^= 16; return r }(), wal.RuleCRC, 20},
-		{"bit of the header", 15, func() []byte { r := body(main); r[16] ^= 16; return r }(), wal.RuleCRC, 20},
-		{"resource manager", 15, withCRC(body(main), func(r []byte) []byte { r[17] = 22; return r }), wal.RuleRmgr, 17},
-		{"custom resource manager before 15", 14, withCRC(body(main), func(r []byte) []byte { r[17] = 128; return r }), wal.RuleRmgr, 17},
-		{"custom resource manager", 15, withCRC(body(main), func(r []byte) []byte { r[17] = 128; return r }), wal.RuleNone, 0},
-		{"block id", 15, body([]byte{33, 0, 0, 0}, rel()), wal.RuleBlockID, 24},
-		{"special id", 15, body([]byte{251, 0, 0, 0, 0}), wal.RuleBlockID, 24},
-		{"top-level xid", 14, body([]byte{252, 1, 0, 0, 0}), wal.RuleNone, 0},
-		{"top-level xid before 14", 13, body([]byte{252, 1, 0, 0, 0}), wal.RuleBlockID, 24},
-		{"block twice", 15, body([]byte{1, 0, 0, 0}, rel(), []byte{1, 0, 0, 0}, rel()), wal.RuleBlockOrder, 44},
-		{"block order", 15, body([]byte{1, 0, 0, 0}, rel(), []byte{0, 0, 0, 0}, rel()), wal.RuleBlockOrder, 44},
-		{"data without flag", 15, body([]byte{0, 0, 1, 0}, rel(), []byte{9}), wal.RuleDataFlag, 24},
-		{"flag without data", 15, body([]byte{0, 0x20, 0, 0}, rel()), wal.RuleDataFlag, 24},
-		{"first block of the same relation", 15, body([]byte{0, 0x80, 0, 0, 4, 0, 0, 0}), wal.RuleSameRel, 24},
-		{"block header cut", 15, body([]byte{0, 0, 0}), wal.RuleShort, 24},
-		{"image header cut", 15, body([]byte{0, 0x10, 0, 0, 0, 0}), wal.RuleShort, 24},
-		{"hole length cut", 15, body([]byte{0, 0x10, 0, 0, 100, 0, 24, 0, 5, 1}), wal.RuleShort, 24},
-		{"relation cut", 15, body([]byte{0, 0, 0, 0}, rel()[:11]), wal.RuleShort, 24},
-		{"block number cut", 15, body([]byte{0, 0, 0, 0}, rel()[:15]), wal.RuleShort, 24},
-		{"origin cut", 15, body([]byte{253, 0}), wal.RuleShort, 24},
-		{"top-level xid cut", 15, body([]byte{252, 0, 0, 0}), wal.RuleShort, 24},
-		{"short main data cut", 15, body([]byte{255}), wal.RuleShort, 24},
-		{"long main data cut", 15, body([]byte{254, 0, 0, 0}), wal.RuleShort, 24},
-		{"main data missing", 15, body([]byte{255, 2, 0}), wal.RuleDataLength, 26},
-		{"long main data missing", 15, body([]byte{254, 0xFF, 0xFF, 0xFF, 0xFF, 0}), wal.RuleDataLength, 24},
-		{"payload left over", 15, body([]byte{255, 1, 0, 0}), wal.RuleDataLength, 26},
-		{"data missing", 15, body([]byte{0, 0x20, 0xFF, 0xFF}, rel()), wal.RuleDataLength, 44},
-		{"two compression methods", 15, body(image(100, 0, 4|8), bytes8192[:100]), wal.RuleCompression, 24},
-		{"image above the block size", 15, body(image(8193, 0, 2), bytes8192, []byte{0}), wal.RuleImageLength, 24},
-		{"compressed image of block size", 15, body(image(8192, 0, 4), bytes8192), wal.RuleImageLength, 24},
-		{"whole image with a hole", 15, body(image(8192, 24, 1), bytes8192), wal.RuleImageLength, 24},
-		{"short image without a hole", 15, body(image(8000, 0, 2), bytes8192[:8000]), wal.RuleHole, 24},
-		{"hole at 0", 15, body(image(8000, 0, 1), bytes8192[:8000]), wal.RuleHole, 24},
-		{"hole of 0 bytes", 15, body(image(100, 24, 5, 0, 0), bytes8192[:100]), wal.RuleHole, 24},
-		{"hole over the end", 15, body(image(8000, 8192-191, 3), bytes8192[:8000]), wal.RuleHole, 24},
-		{"hole offset without a hole", 15, body(image(8192, 24, 2), bytes8192), wal.RuleHole, 24},
-		{"compressed, hole offset without a hole", 15, body(image(100, 24, 4), bytes8192[:100]), wal.RuleHole, 24},
-	}
 	var r wal.Record
-	for _, c := range cases {
+	for _, c := range decodeCases {
 		err := wal.Decode(c.rec, wal.Format{Version: c.version}, &r)
 		if c.rule == wal.RuleNone {
 			if err != nil {

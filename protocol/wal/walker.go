@@ -42,9 +42,8 @@ const (
 
 // Walker takes contiguous WAL apart. Feed it a chunk, then call Next until it says that nothing is left:
 //
-//	for w.Feed(chunk); ; {
-//		ev, ok := w.Next()
-//		if !ok { break }
+//	err := w.Feed(chunk)
+//	for ev, ok := w.Next(); ok; ev, ok = w.Next() {
 //		...
 //	}
 //
@@ -132,7 +131,19 @@ func (w *Walker) Feed(chunk []byte) error {
 // Position returns the LSN behind the last byte that went into events or is held back.
 func (w *Walker) Position() protocol.LSN { return w.pos }
 
-// Held returns how many bytes are held back: those between the end of the last content event and Position, page headers left out.
+// HeldStart returns the LSN of the first byte that is held back, and Position if none is. Everything before it went into
+// events; of what lies behind, valid page headers did.
+func (w *Walker) HeldStart() protocol.LSN {
+	switch {
+	case len(w.record.bytes) > w.record.emitted:
+		return w.record.start
+	case len(w.page.bytes) > w.page.emitted:
+		return w.page.start
+	}
+	return w.pos
+}
+
+// Held returns how many bytes are held back, page headers that went into events not counted.
 func (w *Walker) Held() int {
 	return len(w.page.bytes) - w.page.emitted + len(w.record.bytes) - w.record.emitted
 }

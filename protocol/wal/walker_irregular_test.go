@@ -17,156 +17,157 @@ func pg15() *builder {
 
 func heap(n int) *wal.Record { return simple(wal.RmgrHeap, 0, n) }
 
+var irregularCases = []struct {
+	name  string
+	build func(b *builder)
+	want  string
+}{
+	{"zeros behind the last record", func(b *builder) { b.zeros(b.start + 2500) }, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		raw 0/100090-0/100400 880: record length
+		raw 0/100400-0/100800 1024: page magic
+		flushed raw 0/100800-0/1009C4 452: page magic`},
+	{"old WAL behind the last record", func(b *builder) {
+		old := newBuilder(wal.PG15, 1<<10, mib, 0)
+		for range 10 {
+			old.record(heap(200))
+		}
+		b.raw(old.out[b.pos-b.start:])
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		raw 0/100090-0/100400 880: record length
+		raw 0/100400-0/100800 1024: page address is not its position
+		flushed raw 0/100800-0/100828 40: page address is not its position`},
+	{"unknown version", func(b *builder) {
+		b.record(heap(2000))
+		for _, page := range []int{0, 1, 2} {
+			b.out[page<<10] = 0xFF
+		}
+	}, `
+		raw 0/100000-0/100400 1024: page magic
+		raw 0/100400-0/100800 1024: page magic
+		flushed raw 0/100800-0/100890 144: page magic`},
+	{"garbage in the middle", func(b *builder) {
+		b.record(heap(500))
+		b.record(heap(1400)) // begins on the first page, ends on the third
+		b.record(heap(100))
+		for i := 1024; i < 2048; i++ {
+			b.out[i] = byte(i * 31)
+		}
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		record 0/100090-0/100288 500
+		raw 0/100288-0/100400 376: page magic
+		raw 0/100400-0/100800 1024: page magic
+		page 0/100800-0/100818 24 tli 1
+		fragment 0/100818-0/100830 24
+		record 0/100830-0/100898 100`},
+	{"garbage in a record header", func(b *builder) {
+		b.record(heap(100))
+		b.record(heap(900))
+		b.record(heap(100))
+		b.out[0x90+17] = 99 // rmgr of the second
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		raw 0/100090-0/100400 880: unknown resource manager
+		page 0/100400-0/100418 24 tli 1
+		fragment 0/100418-0/100498 128
+		record 0/100498-0/100500 100`},
+	{"prev of another chain", func(b *builder) {
+		b.last -= 8
+		b.record(heap(100))
+		b.record(heap(800))
+		b.record(heap(100))
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		raw 0/100090-0/100400 880: xl_prev is not the record before
+		page 0/100400-0/100418 24 tli 1
+		fragment 0/100418-0/100430 24
+		record 0/100430-0/100498 100`},
+	{"header over a page end that is wrong", func(b *builder) {
+		b.record(heap(1024 - 0x90 - 8))
+		b.record(heap(200)) // its length is on the first page, the rest is not
+		b.record(heap(100))
+		b.out[1024+24+9] = 99 // rmgr
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		record 0/100090-0/1003F8 872
+		page 0/100400-0/100418 24 tli 1
+		raw 0/1003F8-0/100428 24: unknown resource manager
+		flushed raw 0/100428-0/100540 280: unknown resource manager`},
+	{"padding that is not zero", func(b *builder) {
+		b.record(heap(99))
+		b.out[len(b.out)-1] = 1
+		b.record(heap(100))
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		raw 0/100090-0/1000F8 104: padding is not zero
+		record 0/1000F8-0/100160 100`},
+	{"record that does not go on", func(b *builder) {
+		b.record(heap(1000))
+		b.out = b.out[:1024]
+		b.pos = b.start + 1024
+		b.last = b.start + 40
+		b.record(heap(100))
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		raw 0/100090-0/100400 880: record does not go on on the next page
+		page 0/100400-0/100418 24 tli 1
+		record 0/100418-0/100480 100`},
+	{"rest of another length", func(b *builder) {
+		b.record(heap(1000))
+		b.out[1024+16]++ // xlp_rem_len, of 120
+		b.record(heap(100))
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		raw 0/100090-0/100400 880: remaining length of a continued record
+		page 0/100400-0/100418 24 tli 1
+		fragment 0/100418-0/100498 128
+		flushed raw 0/100498-0/1004F8 96: unknown resource manager`},
+	{"record cut off by a crash", func(b *builder) {
+		b.record(heap(3000))
+		b.out = b.out[:2048] // two pages of it were written
+		b.pos = b.start + 2048
+		b.last, b.flags = b.start+40, wal.OverwroteContrecord
+		b.record(simple(wal.RmgrXLOG, 0xD0, 42))
+		b.record(heap(100))
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		page 0/100400-0/100418 24 tli 1
+		aborted 0/100090-0/100800 1880
+		page 0/100800-0/100818 24 tli 1
+		record 0/100818-0/100848 42
+		record 0/100848-0/1008B0 100`},
+	{"timelines", func(b *builder) {
+		b.timeline = 3
+		b.record(heap(1000))
+		b.timeline = 2
+		b.record(heap(1000))
+		b.record(heap(1000))
+	}, `
+		page 0/100000-0/100028 40 tli 1
+		record 0/100028-0/100090 100
+		page 0/100400-0/100418 24 tli 3 new
+		record 0/100090-0/100490 1000
+		raw 0/100490-0/100800 880: timeline went back
+		raw 0/100800-0/100C00 1024: timeline went back
+		page 0/100C00-0/100C18 24 tli 2
+		fragment 0/100C18-0/100C90 120`},
+}
+
 // TestWalkerIrregular: what is in WAL beside records, each with the exact events.
 func TestWalkerIrregular(t *testing.T) {
-	cases := []struct {
-		name  string
-		build func(b *builder)
-		want  string
-	}{
-		{"zeros behind the last record", func(b *builder) { b.zeros(b.start + 2500) }, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			raw 0/100090-0/100400 880: record length
-			raw 0/100400-0/100800 1024: page magic
-			flushed raw 0/100800-0/1009C4 452: page magic`},
-		{"old WAL behind the last record", func(b *builder) {
-			old := newBuilder(wal.PG15, 1<<10, mib, 0)
-			for range 10 {
-				old.record(heap(200))
-			}
-			b.raw(old.out[b.pos-b.start:])
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			raw 0/100090-0/100400 880: record length
-			raw 0/100400-0/100800 1024: page address is not its position
-			flushed raw 0/100800-0/100828 40: page address is not its position`},
-		{"unknown version", func(b *builder) {
-			b.record(heap(2000))
-			for _, page := range []int{0, 1, 2} {
-				b.out[page<<10] = 0xFF
-			}
-		}, `
-			raw 0/100000-0/100400 1024: page magic
-			raw 0/100400-0/100800 1024: page magic
-			flushed raw 0/100800-0/100890 144: page magic`},
-		{"garbage in the middle", func(b *builder) {
-			b.record(heap(500))
-			b.record(heap(1400)) // begins on the first page, ends on the third
-			b.record(heap(100))
-			for i := 1024; i < 2048; i++ {
-				b.out[i] = byte(i * 31)
-			}
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			record 0/100090-0/100288 500
-			raw 0/100288-0/100400 376: page magic
-			raw 0/100400-0/100800 1024: page magic
-			page 0/100800-0/100818 24 tli 1
-			fragment 0/100818-0/100830 24
-			record 0/100830-0/100898 100`},
-		{"garbage in a record header", func(b *builder) {
-			b.record(heap(100))
-			b.record(heap(900))
-			b.record(heap(100))
-			b.out[0x90+17] = 99 // rmgr of the second
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			raw 0/100090-0/100400 880: unknown resource manager
-			page 0/100400-0/100418 24 tli 1
-			fragment 0/100418-0/100498 128
-			record 0/100498-0/100500 100`},
-		{"prev of another chain", func(b *builder) {
-			b.last -= 8
-			b.record(heap(100))
-			b.record(heap(800))
-			b.record(heap(100))
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			raw 0/100090-0/100400 880: xl_prev is not the record before
-			page 0/100400-0/100418 24 tli 1
-			fragment 0/100418-0/100430 24
-			record 0/100430-0/100498 100`},
-		{"header over a page end that is wrong", func(b *builder) {
-			b.record(heap(1024 - 0x90 - 8))
-			b.record(heap(200)) // its length is on the first page, the rest is not
-			b.record(heap(100))
-			b.out[1024+24+9] = 99 // rmgr
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			record 0/100090-0/1003F8 872
-			page 0/100400-0/100418 24 tli 1
-			raw 0/1003F8-0/100428 24: unknown resource manager
-			flushed raw 0/100428-0/100540 280: unknown resource manager`},
-		{"padding that is not zero", func(b *builder) {
-			b.record(heap(99))
-			b.out[len(b.out)-1] = 1
-			b.record(heap(100))
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			raw 0/100090-0/1000F8 104: padding is not zero
-			record 0/1000F8-0/100160 100`},
-		{"record that does not go on", func(b *builder) {
-			b.record(heap(1000))
-			b.out = b.out[:1024]
-			b.pos = b.start + 1024
-			b.last = b.start + 40
-			b.record(heap(100))
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			raw 0/100090-0/100400 880: record does not go on on the next page
-			page 0/100400-0/100418 24 tli 1
-			record 0/100418-0/100480 100`},
-		{"rest of another length", func(b *builder) {
-			b.record(heap(1000))
-			b.out[1024+16]++ // xlp_rem_len, of 120
-			b.record(heap(100))
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			raw 0/100090-0/100400 880: remaining length of a continued record
-			page 0/100400-0/100418 24 tli 1
-			fragment 0/100418-0/100498 128
-			flushed raw 0/100498-0/1004F8 96: unknown resource manager`},
-		{"record cut off by a crash", func(b *builder) {
-			b.record(heap(3000))
-			b.out = b.out[:2048] // two pages of it were written
-			b.pos = b.start + 2048
-			b.last, b.flags = b.start+40, wal.OverwroteContrecord
-			b.record(simple(wal.RmgrXLOG, 0xD0, 42))
-			b.record(heap(100))
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			page 0/100400-0/100418 24 tli 1
-			aborted 0/100090-0/100800 1880
-			page 0/100800-0/100818 24 tli 1
-			record 0/100818-0/100848 42
-			record 0/100848-0/1008B0 100`},
-		{"timelines", func(b *builder) {
-			b.timeline = 3
-			b.record(heap(1000))
-			b.timeline = 2
-			b.record(heap(1000))
-			b.record(heap(1000))
-		}, `
-			page 0/100000-0/100028 40 tli 1
-			record 0/100028-0/100090 100
-			page 0/100400-0/100418 24 tli 3 new
-			record 0/100090-0/100490 1000
-			raw 0/100490-0/100800 880: timeline went back
-			raw 0/100800-0/100C00 1024: timeline went back
-			page 0/100C00-0/100C18 24 tli 2
-			fragment 0/100C18-0/100C90 120`},
-	}
-	for _, c := range cases {
+	for _, c := range irregularCases {
 		t.Run(c.name, func(t *testing.T) {
 			b := pg15()
 			c.build(b)

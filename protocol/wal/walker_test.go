@@ -82,7 +82,7 @@ func TestWalkerStartsAnywhere(t *testing.T) {
 		if !bytes.Equal(l.joined, b.out[offset:]) {
 			t.Fatalf("from %s: not the same bytes:\n%s", start, l)
 		}
-		if offset%16 == 0 {
+		if offset%131 == 0 {
 			walkAll(t, start, b.options(), b.out[offset:], uint64(offset))
 		}
 		seen := map[protocol.LSN]bool{}
@@ -136,8 +136,41 @@ func TestWalkerRefuses(t *testing.T) {
 	}
 }
 
-// TestWalkerMemory: buffers stay within the limit, whatever a record says of its length, and walking allocates nothing.
-func TestWalkerMemory(t *testing.T) {
+// TestWalkerHeld: what is held back at the end of a chunk begins where the events end, and is bounded, whatever a record says of its length.
+func TestWalkerHeld(t *testing.T) {
+	b := newBuilder(wal.PG15, 1<<10, mib, mib)
+	b.record(simple(wal.RmgrHeap, 0, 100))
+	b.record(simple(wal.RmgrHeap, 0, 2000))
+	second := b.last
+	b.record(simple(wal.RmgrHeap, 0, 30000))
+	third := b.last
+	o := b.options()
+	o.MaxRecordBytes = 2500
+	w := wal.NewWalker(b.start, o)
+	events := b.start // where they end
+	for i := range b.out {
+		if err := w.Feed(b.out[i : i+1]); err != nil {
+			t.Fatal(err)
+		}
+		for ev, ok := w.Next(); ok; ev, ok = w.Next() {
+			if ev.Kind != wal.KindPage || ev.Start == events {
+				events = ev.End
+			}
+		}
+		if w.HeldStart() != events || w.Position() != b.start+protocol.LSN(i+1) {
+			t.Fatalf("at %s: events end at %s, what is held starts at %s", w.Position(), events, w.HeldStart())
+		}
+		if held, limit := w.Held(), o.MaxRecordBytes+wal.LongHeaderBytes; held > limit || w.HeldStart() != w.Position() && held == 0 {
+			t.Fatalf("at %s: %d bytes are held, limit %d", w.Position(), held, limit)
+		}
+		if pos := w.Position(); pos > second && pos < third && w.HeldStart() != second {
+			t.Fatalf("at %s: held from %s, not from the record at %s", pos, w.HeldStart(), second)
+		}
+	}
+}
+
+// TestWalkerAllocates: nothing, once the buffers have grown.
+func TestWalkerAllocates(t *testing.T) {
 	b := newBuilder(wal.PG15, 8<<10, 16*mib, 16*mib)
 	for range 200 {
 		b.record(simple(wal.RmgrHeap, 0, 10000))
