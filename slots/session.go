@@ -8,16 +8,16 @@ import (
 
 // Acquire gives the slot to the session pid, until Release. The session may hold it already.
 //
-// Errors: ErrMissing, *InUseError.
+// Errors: protocol.ErrSlotMissing, *protocol.SlotInUseError.
 func (s *Store) Acquire(name string, pid int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	slot := s.slots[name]
 	switch {
 	case slot == nil:
-		return fmt.Errorf("acquire slot %q: %w", name, ErrMissing)
+		return fmt.Errorf("acquire slot %q: %w", name, protocol.ErrSlotMissing)
 	case slot.PID != 0 && slot.PID != pid:
-		return &InUseError{Name: name, PID: slot.PID}
+		return &protocol.SlotInUseError{Name: name, PID: slot.PID}
 	}
 	slot.PID = pid
 	s.changed.Notify()
@@ -55,7 +55,7 @@ func (s *Store) Advance(name string, lsn protocol.LSN) error {
 	defer s.mu.Unlock()
 	slot := s.slots[name]
 	if slot == nil {
-		return fmt.Errorf("advance slot %q: %w", name, ErrMissing)
+		return fmt.Errorf("advance slot %q: %w", name, protocol.ErrSlotMissing)
 	}
 	if lsn == 0 || lsn == slot.RestartLSN {
 		return nil
@@ -75,7 +75,7 @@ func (s *Store) Invalidate(name, reason string) error {
 	defer s.saveMu.Unlock()
 	slot, ok := s.Get(name)
 	if !ok {
-		return fmt.Errorf("invalidate slot %q: %w", name, ErrMissing)
+		return fmt.Errorf("invalidate slot %q: %w", name, protocol.ErrSlotMissing)
 	}
 	if !slot.Temporary {
 		err := s.save(func(all []Slot) []Slot {

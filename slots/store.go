@@ -182,9 +182,9 @@ func (s *Store) list() []Slot {
 // Create makes a slot; restart 0 reserves no WAL yet. A temporary slot is held by the session pid and dies with it
 // (DropTemporary). It is durable on return.
 //
-// Errors: ErrInvalidName, ErrExists, ErrTooMany, or an error of the file system, after which the slot does not exist here.
+// Errors: a *protocol.Error for the name, protocol.ErrSlotExists, protocol.ErrSlotsFull, or an error of the file system, after which the slot does not exist here.
 func (s *Store) Create(name string, temporary bool, restart protocol.LSN, pid int32) error {
-	if err := CheckName(name); err != nil {
+	if err := protocol.CheckSlotName(name); err != nil {
 		return err
 	}
 	s.saveMu.Lock()
@@ -197,9 +197,9 @@ func (s *Store) Create(name string, temporary bool, restart protocol.LSN, pid in
 	var err error
 	switch {
 	case s.slots[name] != nil:
-		err = fmt.Errorf("create slot %q: %w", name, ErrExists)
+		err = fmt.Errorf("create slot %q: %w", name, protocol.ErrSlotExists)
 	case len(s.slots) >= s.max:
-		err = fmt.Errorf("create slot %q: %w", name, ErrTooMany)
+		err = fmt.Errorf("create slot %q: %w", name, protocol.ErrSlotsFull)
 	default:
 		s.slots[name] = slot // from now on WAL is kept for it
 	}
@@ -225,7 +225,7 @@ func (s *Store) remove(name string) {
 
 // Drop removes a slot; that is durable on return. Only the session pid may drop a slot that it holds; pid 0 is nobody's.
 //
-// Errors: ErrMissing, *InUseError, or an error of the file system, after which the slot still exists.
+// Errors: protocol.ErrSlotMissing, *protocol.SlotInUseError, or an error of the file system, after which the slot still exists.
 func (s *Store) Drop(name string, pid int32) error {
 	s.saveMu.Lock()
 	defer s.saveMu.Unlock()
@@ -251,9 +251,9 @@ func (s *Store) held(name string, pid int32) (Slot, error) {
 	slot, ok := s.Get(name)
 	switch {
 	case !ok:
-		return Slot{}, fmt.Errorf("slot %q: %w", name, ErrMissing)
+		return Slot{}, fmt.Errorf("slot %q: %w", name, protocol.ErrSlotMissing)
 	case slot.PID != 0 && slot.PID != pid:
-		return Slot{}, &InUseError{Name: name, PID: slot.PID}
+		return Slot{}, &protocol.SlotInUseError{Name: name, PID: slot.PID}
 	}
 	return slot, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,15 +39,6 @@ func newDisk(t testing.TB) *memfs.FS {
 	return disk
 }
 
-func TestNames(t *testing.T) {
-	for name, good := range map[string]bool{"a": true, "standby_1": true, "0": true, strings.Repeat("x", 63): true, "": false, "A": false,
-		"a-b": false, "a b": false, "ä": false, "a\n": false, strings.Repeat("x", 64): false} {
-		if err := CheckName(name); (err == nil) != good || err != nil && !errors.Is(err, ErrInvalidName) {
-			t.Errorf("name %q: %v", name, err)
-		}
-	}
-}
-
 func TestStore(t *testing.T) {
 	disk := newDisk(t)
 	s := openStore(t, disk)
@@ -60,14 +50,17 @@ func TestStore(t *testing.T) {
 	}
 	held := func(what string, err error, pid int32) {
 		t.Helper()
-		var inUse *InUseError
+		var inUse *protocol.SlotInUseError
 		if !errors.As(err, &inUse) || inUse.PID != pid {
 			t.Errorf("%s: %v, want it to be held by %d", what, err, pid)
 		}
 	}
 	check("create", s.Create("one", false, 0x5000028, 0), nil)
-	check("create again", s.Create("one", true, 0, 7), ErrExists)
-	check("create badly", s.Create("One", false, 0, 0), ErrInvalidName)
+	check("create again", s.Create("one", true, 0, 7), protocol.ErrSlotExists)
+	var refused *protocol.Error
+	if err := s.Create("One", false, 0, 0); !errors.As(err, &refused) || refused.Code != protocol.CodeInvalidName {
+		t.Errorf("create badly: %v", err)
+	}
 	check("temporary", s.Create("temp", true, 0, 7), nil)
 	held("acquire another's temporary slot", s.Acquire("temp", 8), 7)
 	check("acquire the own one", s.Acquire("temp", 7), nil)
@@ -80,13 +73,13 @@ func TestStore(t *testing.T) {
 	held("acquire after another's release", s.Acquire("one", 9), 8)
 	s.Release("one", 8)
 	check("acquire after release", s.Acquire("one", 9), nil)
-	check("acquire a missing one", s.Acquire("two", 9), ErrMissing)
-	check("advance a missing one", s.Advance("two", 1), ErrMissing)
-	check("drop a missing one", s.Drop("two", 9), ErrMissing)
+	check("acquire a missing one", s.Acquire("two", 9), protocol.ErrSlotMissing)
+	check("advance a missing one", s.Advance("two", 1), protocol.ErrSlotMissing)
+	check("drop a missing one", s.Drop("two", 9), protocol.ErrSlotMissing)
 	for i := range 3 {
 		check("create", s.Create(fmt.Sprintf("more_%d", i), false, 0, 0), nil)
 	}
-	check("create too many", s.Create("toomany", false, 0, 0), ErrTooMany)
+	check("create too many", s.Create("toomany", false, 0, 0), protocol.ErrSlotsFull)
 	s.DropTemporary(8)
 	s.DropTemporary(7)
 	if _, ok := s.Get("temp"); ok || len(s.List()) != 4 {

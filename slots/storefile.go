@@ -45,7 +45,7 @@ func decodeStore(content []byte) ([]Slot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: slot %q: %w", statefile.ErrCorrupt, s.Name, err)
 		}
-		if err := CheckName(s.Name); err != nil {
+		if err := protocol.CheckSlotName(s.Name); err != nil {
 			return nil, fmt.Errorf("%w: %w", statefile.ErrCorrupt, err)
 		}
 		if seen[s.Name] {

@@ -59,7 +59,7 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 			[]string{"upstream.conninfo: is not a libpq connection string", "upstream.create_slot: needs upstream.slot", "upstream.status_interval: -1s",
 				"upstream.receiver_timeout: 0s", "upstream.backoff_max: 1s is below upstream.backoff_min, 5s"}},
 		{"slot", "data: {dir: d}\nupstream: {conninfo: host=h, slot: Bad-Name}\nacknowledge: {flush: none}\n",
-			[]string{`upstream.slot: invalid replication slot name: replication slot name "Bad-Name" contains`, "acknowledge.flush: none would keep"}},
+			[]string{`upstream.slot: replication slot name "Bad-Name" contains`, "acknowledge.flush: none would keep"}},
 		{"addresses", enough + "listen: {addresses: [nowhere, '1.2.3.4:5432', 'localhost:1', '[::1]:2', ':5433', 'unix:rel', 'localhost:1', '127.0.0.1:99999']}\nhttp: {address: unix:/x}\n",
 			[]string{`listen.addresses[0]: "nowhere" is not an address`, "listen.addresses[1]: 1.2.3.4:5432 can be reached from elsewhere",
 				"listen.addresses[4]: :5433 can be reached", "listen.addresses[5]: \"unix:rel\": the path", "listen.addresses[6]: \"localhost:1\" is given twice",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"walproxy/protocol"
 	"walproxy/protocol/link"
 	"walproxy/protocol/walsender"
 	"walproxy/recompress/zstd"
@@ -29,7 +30,10 @@ func (u *Upstream) check(p *problems) {
 	case u.Slot == "" && u.CreateSlot:
 		p.add("upstream.create_slot", "needs upstream.slot, the name of the slot to create")
 	case u.Slot != "":
-		p.addError("upstream.slot", slots.CheckName(u.Slot))
+		var refused *protocol.Error
+		if errors.As(protocol.CheckSlotName(u.Slot), &refused) {
+			p.add("upstream.slot", "%s", refused.Message)
+		}
 	}
 	positive(p, "upstream.status_interval", u.StatusInterval)
 	positive(p, "upstream.receiver_timeout", u.ReceiverTimeout)
