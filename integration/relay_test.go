@@ -139,11 +139,7 @@ func TestRelayUnderLoad(t *testing.T) {
 	r := startRelay(ctx, t, pgcluster.Options{Major: 15, Autovacuum: true})
 	_, err := r.primary.Pgbench(ctx, "-i", "-q", "-s", "2")
 	must(t, err)
-	load := make(chan error, 1)
-	go func() {
-		_, err := r.primary.Pgbench(ctx, "-n", "-c", "4", "-j", "2", "-T", "12")
-		load <- err
-	}()
+	stop := load(ctx, r.primary)
 	for _, n := range []*nodeproc.Node{r.a, r.b, r.a, r.b} {
 		before, err := r.primary.FlushLSN(ctx)
 		must(t, err)
@@ -153,8 +149,31 @@ func TestRelayUnderLoad(t *testing.T) {
 		}))
 		must(t, restartNode(ctx, n))
 	}
-	must(t, <-load)
+	must(t, stop())
 	r.same()
+}
+
+// load runs pgbench again and again until the function that it returns is called, which waits for its end.
+func load(ctx context.Context, c *pgcluster.Cluster) (stop func() error) {
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			if _, err := c.Pgbench(ctx, "-n", "-c", "4", "-j", "2", "-T", "2"); err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case <-end:
+				ended <- nil
+				return
+			default:
+			}
+		}
+	}()
+	return func() error {
+		close(end)
+		return <-ended
+	}
 }
 
 // TestSegmentSizes relays clusters whose segments are smaller and larger than the reset distance.

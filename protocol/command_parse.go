@@ -18,7 +18,10 @@ func ParseCommand(text string, major int) (cmd Command, notices []*Error, err er
 	}
 	p.advance()
 	cmd, err = parse()
-	if err != nil {
+	switch {
+	case p.failure != "":
+		return nil, p.notices, Errorf(CodeSyntaxError, "%s", p.failure)
+	case err != nil:
 		return nil, p.notices, err
 	}
 	return cmd, p.notices, nil

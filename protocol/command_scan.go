@@ -33,6 +33,7 @@ type scanner struct {
 	rest    string
 	major   int
 	notices []*Error // of names that were cut
+	failure string   // what is wrong with a tokenBad, if there is a word for it
 }
 
 func (s *scanner) next() token {
@@ -132,7 +133,8 @@ func (s *scanner) scanQuoted(quote byte) token {
 		}
 		return token{kind: tokenString, text: text.String()}
 	}
-	return s.bad() // unterminated
+	s.failure = "unterminated quoted string"
+	return s.bad()
 }
 
 func (s *scanner) scanWord() token {

@@ -16,8 +16,9 @@ func (r *Registry) Feedback() (protocol.HSFeedback, bool) {
 		xmin = xmin.older(newFullXID(c.feedback.XminEpoch, c.feedback.Xmin))
 		catalog = catalog.older(newFullXID(c.feedback.CatalogEpoch, c.feedback.CatalogXmin))
 	}
-	merged := protocol.HSFeedback{Xmin: uint32(xmin), XminEpoch: uint32(xmin >> 32), CatalogXmin: uint32(catalog), CatalogEpoch: uint32(catalog >> 32)}
-	return merged, r.heard
+	return protocol.HSFeedback{
+		Xmin: uint32(xmin), XminEpoch: uint32(xmin >> 32), CatalogXmin: uint32(catalog), CatalogEpoch: uint32(catalog >> 32),
+	}, r.heard
 }
 
 // fullXID is a transaction id with its epoch in front, which orders ids over the wraparound. 0 is none.

@@ -15,7 +15,7 @@ type Info struct {
 	Peer     string            // network address
 	PID      int32             // of the session, as its client was told
 	Slot     string            // name of its slot, empty without one
-	Timeline protocol.Timeline // of the WAL that is sent
+	Timeline protocol.Timeline // of the WAL that is sent; 0 counts as older than any
 	Start    protocol.LSN      // first byte sent
 	Link     bool              // a node that takes frames
 }

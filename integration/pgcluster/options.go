@@ -78,6 +78,7 @@ func (o Options) conf(port int, socketDir string) string {
 		"autovacuum = " + onOff[o.Autovacuum],
 		"log_line_prefix = '%m [%p] %q%a '",
 		"log_replication_commands = on",
+		"log_min_error_statement = panic", // else each replication command shows twice
 		"timezone = 'UTC'",
 		"log_timezone = 'UTC'",
 	}

@@ -2,6 +2,7 @@ package pgcluster
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -86,6 +87,30 @@ func CompareWAL(a, b Source, timeline protocol.Timeline, from, to protocol.LSN) 
 		lsn += protocol.LSN(n)
 	}
 	return nil
+}
+
+// AwaitWAL returns when b, which is being written, holds the same WAL as a from one LSN to another. Where b lacks WAL or
+// still has the zeros that pg_receivewal fills a new segment with, it waits. Errors: *DiffError at once for a byte that
+// differs and is not zero; what CompareWAL says last, if ctx ends first.
+func AwaitWAL(ctx context.Context, a, b Source, timeline protocol.Timeline, from, to protocol.LSN) error {
+	var last error
+	err := Until(ctx, func() (bool, error) {
+		last = CompareWAL(a, b, timeline, from, to)
+		var missing *MissingError
+		var diff *DiffError
+		switch {
+		case errors.As(last, &diff) && diff.ByteB == 0:
+			from = diff.LSN // what is before it is the same already
+			return false, nil
+		case errors.As(last, &missing) && missing.Dir == b.Dir:
+			return false, nil
+		}
+		return last == nil, last
+	})
+	if err != nil && ctx.Err() != nil && last != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return err
 }
 
 // readAt fills dst with the WAL that starts at lsn, over as many segments as it takes.

@@ -2,10 +2,12 @@ package pgcluster_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"walproxy/integration/pgcluster"
 	"walproxy/protocol"
@@ -94,5 +96,36 @@ func TestCompareWAL(t *testing.T) {
 		}
 		must(t, pgcluster.CompareWAL(a, b, 7, start, start+protocol.LSN(at)))
 		must(t, pgcluster.CompareWAL(a, b, 7, start+protocol.LSN(at)+1, end))
+	}
+}
+
+func TestAwaitWAL(t *testing.T) {
+	wal := testWAL()
+	start := protocol.LSN(0xFFF00000)
+	end := start + protocol.LSN(len(wal))
+	half := bytes.Clone(wal)
+	clear(half[len(half)/2:])
+	a, b := writeSegments(t, wal), writeSegments(t, half)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := pgcluster.AwaitWAL(ctx, a, b, 7, start, end)
+	var diff *pgcluster.DiffError
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &diff) || diff.LSN < start+protocol.LSN(len(wal)/2) {
+		t.Fatalf("error %v, want the deadline and the place where the zeros begin", err)
+	}
+
+	done := make(chan error, 1)
+	go func() { done <- pgcluster.AwaitWAL(t.Context(), a, b, 7, start, end) }()
+	for _, name := range []string{"000000070000000100000000", "000000070000000100000001.partial"} {
+		text, err := os.ReadFile(filepath.Join(a.Dir, name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(b.Dir, name), text, 0o600))
+	}
+	must(t, <-done)
+
+	half[5] ^= 1
+	if err := pgcluster.AwaitWAL(t.Context(), a, writeSegments(t, half), 7, start, end); !errors.As(err, &diff) || diff.LSN != start+5 {
+		t.Fatalf("error %v, want a difference at %s", err, start+5)
 	}
 }

@@ -222,6 +222,8 @@ type countingSink struct {
 
 func (s *countingSink) Hello() link.ClientHello { return s.hello }
 
+func (s *countingSink) Accept(link.ServerHello) error { return nil }
+
 func (s *countingSink) Frame(context.Context, *link.Frame) error { s.count++; return nil }
 
 // FuzzMessages: no sequence of messages makes either end panic.

@@ -102,6 +102,9 @@ func (c *Client) greet(body []byte) error {
 	case hello.ResetDistance > c.hello.ResetDistance:
 		return c.fault(fmt.Errorf("windows of %d bytes, this node takes at most %d", hello.ResetDistance, c.hello.ResetDistance))
 	}
+	if err := c.sink.Accept(hello); err != nil {
+		return &SinkError{Timeline: hello.Timeline, LSN: hello.Start, Err: err}
+	}
 	c.greeted = true
 	c.cursor.ResetDistance = hello.ResetDistance
 	return nil

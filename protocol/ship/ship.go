@@ -37,6 +37,8 @@ type FrameSource interface {
 type FrameSink interface {
 	// Hello returns what to tell the upstream before frames flow. A WindowBytes of 0 means DefaultWindowBytes.
 	Hello() link.ClientHello
+	// Accept is called once, before the first Frame, with the upstream's answer; everything in it has been checked.
+	Accept(link.ServerHello) error
 	// Frame takes the next frame. It may block; it must return when ctx ends. The frame is valid during the call.
 	Frame(ctx context.Context, f *link.Frame) error
 }

@@ -116,13 +116,16 @@ func (s *source) Close() error { s.closed = true; return nil }
 
 // sink keeps what it is given.
 type sink struct {
-	hello  link.ClientHello
-	frames []link.Frame
-	fail   error
-	block  func(context.Context) error
+	hello    link.ClientHello
+	accepted []link.ServerHello
+	frames   []link.Frame
+	fail     error
+	block    func(context.Context) error
 }
 
 func (s *sink) Hello() link.ClientHello { return s.hello }
+
+func (s *sink) Accept(h link.ServerHello) error { s.accepted = append(s.accepted, h); return nil }
 
 func (s *sink) Frame(ctx context.Context, f *link.Frame) error {
 	if s.block != nil {

@@ -44,6 +44,8 @@ type Block struct {
 	ImageFlags uint8  // bimg_info; what the bits mean hangs on the version
 	HoleOffset uint16
 	HoleLength uint16 // bytes of the page that are left out, all zero
+
+	imageBytes, dataBytes uint16 // while the headers are decoded
 }
 
 // HasImage reports whether the block comes with a page image.

@@ -129,75 +129,84 @@ func (d *decoder) special(id uint8) Rule {
 	return RuleNone
 }
 
-// block reads the header of a block. Image and Data get their lengths only; payload gives them their bytes.
+// block reads the header of a block. Image and Data get their bytes from payload.
 func (d *decoder) block(id uint8) Rule {
-	r, b := d.dst, d.rec[d.at:]
+	b := d.rec[d.at:]
 	if len(b) < 4 {
 		return RuleShort
 	}
-	block := Block{ID: id, Flags: BlockFlags(b[1])}
-	dataLength := int(le.Uint16(b[2:]))
-	previous := len(r.Blocks) - 1
-	if previous >= 0 && id <= r.Blocks[previous].ID {
+	block, previous := d.slot()
+	*block = Block{ID: id, Flags: BlockFlags(b[1]), dataBytes: le.Uint16(b[2:])}
+	switch {
+	case previous != nil && id <= previous.ID:
 		return RuleBlockOrder
-	}
-	if (block.Flags&BlockHasData != 0) != (dataLength > 0) {
+	case (block.Flags&BlockHasData != 0) != (block.dataBytes > 0):
 		return RuleDataFlag
 	}
-	n, imageLength := 4, 0
+	n := 4
 	if block.HasImage() {
 		var rule Rule
-		if imageLength, n, rule = d.image(b, &block); rule != RuleNone {
+		if n, rule = d.image(b, block); rule != RuleNone {
 			return rule
 		}
 	}
-	if block.Flags&BlockSameRel != 0 {
-		if previous < 0 {
-			return RuleSameRel
-		}
-		block.Rel = r.Blocks[previous].Rel
-	} else {
+	switch {
+	case block.Flags&BlockSameRel == 0:
 		if len(b) < n+12 {
 			return RuleShort
 		}
 		block.Rel = Rel{Tablespace: le.Uint32(b[n:]), Database: le.Uint32(b[n+4:]), Number: le.Uint32(b[n+8:])}
 		n += 12
+	case previous == nil:
+		return RuleSameRel
+	default:
+		block.Rel = previous.Rel
 	}
 	if len(b) < n+4 {
 		return RuleShort
 	}
 	block.Number = le.Uint32(b[n:])
 	d.at += n + 4
-	d.total += imageLength + dataLength
-	if d.total > len(d.rec) {
-		return RuleDataLength
-	}
-	// Lengths for now; d.total fits the record, so the slices do too.
-	block.Image, block.Data = d.rec[:imageLength], d.rec[:dataLength]
-	r.Canonical = r.Canonical && d.rank == 0
-	r.Blocks = append(r.Blocks, block)
+	d.total += int(block.imageBytes) + int(block.dataBytes)
+	d.dst.Canonical = d.dst.Canonical && d.rank == 0
 	return RuleNone
 }
 
-// image reads the image part of the block header b and returns the length of the image and that of the header so far.
-func (d *decoder) image(b []byte, block *Block) (length, n int, rule Rule) {
-	if len(b) < 9 {
-		return 0, 0, RuleShort
+// slot returns a new element of Blocks and the one before it, nil if there is none.
+func (d *decoder) slot() (block, previous *Block) {
+	blocks := d.dst.Blocks
+	n := len(blocks)
+	if n < cap(blocks) {
+		blocks = blocks[:n+1]
+	} else {
+		blocks = append(blocks, Block{})
 	}
-	length, n = int(le.Uint16(b[4:])), 9
-	block.HoleOffset, block.ImageFlags = le.Uint16(b[6:]), b[8]
-	size, method := d.format.BlockSize, block.Compression(d.format.Version)
+	d.dst.Blocks = blocks
+	if n > 0 {
+		previous = &blocks[n-1]
+	}
+	return &blocks[n], previous
+}
+
+// image reads the image part of the block header b and returns the length of the header so far.
+func (d *decoder) image(b []byte, block *Block) (n int, rule Rule) {
+	if len(b) < 9 {
+		return 0, RuleShort
+	}
+	n = 9
+	block.imageBytes, block.HoleOffset, block.ImageFlags = le.Uint16(b[4:]), le.Uint16(b[6:]), b[8]
+	length, size, method := int(block.imageBytes), d.format.BlockSize, block.Compression(d.format.Version)
 	hole := 0
 	switch {
 	case method == severalMethods:
-		return 0, 0, RuleCompression
+		return 0, RuleCompression
 	case length > size, length == size && (method != Uncompressed || block.HasHole()):
-		return 0, 0, RuleImageLength
+		return 0, RuleImageLength
 	case method == Uncompressed:
 		hole = size - length
 	case block.HasHole():
 		if len(b) < n+2 {
-			return 0, 0, RuleShort
+			return 0, RuleShort
 		}
 		hole = int(le.Uint16(b[n:]))
 		n += 2
@@ -205,24 +214,26 @@ func (d *decoder) image(b []byte, block *Block) (length, n int, rule Rule) {
 	block.HoleLength = uint16(hole)
 	switch {
 	case block.HasHole() && (block.HoleOffset == 0 || hole == 0 || int(block.HoleOffset)+hole > size):
-		return 0, 0, RuleHole
+		return 0, RuleHole
 	case !block.HasHole() && (block.HoleOffset != 0 || hole != 0):
-		return 0, 0, RuleHole
+		return 0, RuleHole
 	}
-	return length, n, RuleNone
+	return n, RuleNone
 }
 
-// payload hands the bytes behind the headers out.
+// payload hands the bytes behind the headers out; there are as many as the headers announced.
 func (d *decoder) payload() {
 	r := d.dst
 	r.HeaderBytes = d.at
 	rest := d.rec[d.at:]
 	for i := range r.Blocks {
 		b := &r.Blocks[i]
-		n := len(b.Image)
-		b.Image, rest = rest[:n:n], rest[n:]
-		n = len(b.Data)
-		b.Data, rest = rest[:n:n], rest[n:]
+		if n := int(b.imageBytes); n > 0 {
+			b.Image, rest = rest[:n:n], rest[n:]
+		}
+		if n := int(b.dataBytes); n > 0 {
+			b.Data, rest = rest[:n:n], rest[n:]
+		}
 	}
 	r.Main = rest
 }

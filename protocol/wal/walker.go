@@ -42,9 +42,8 @@ const (
 
 // Walker takes contiguous WAL apart. Feed it a chunk, then call Next until it says that nothing is left:
 //
-//	for w.Feed(chunk); ; {
-//		ev, ok := w.Next()
-//		if !ok { break }
+//	err := w.Feed(chunk)
+//	for ev, ok := w.Next(); ok; ev, ok = w.Next() {
 //		...
 //	}
 //
@@ -88,6 +87,7 @@ type partial struct {
 	begin   protocol.LSN // where the record starts
 	total   uint32       // xl_tot_len, once 4 bytes are there
 	got     uint64       // content bytes seen so far, padding included
+	end     protocol.LSN // behind the last of them
 }
 
 // NewWalker returns a walker of WAL that starts at start, anywhere in a page.
@@ -131,7 +131,19 @@ func (w *Walker) Feed(chunk []byte) error {
 // Position returns the LSN behind the last byte that went into events or is held back.
 func (w *Walker) Position() protocol.LSN { return w.pos }
 
-// Held returns how many bytes are held back: those between the end of the last content event and Position, page headers left out.
+// HeldStart returns the LSN of the first byte that is held back, and Position if none is. Everything before it went into
+// events; of what lies behind, valid page headers did.
+func (w *Walker) HeldStart() protocol.LSN {
+	switch {
+	case len(w.record.bytes) > w.record.emitted:
+		return w.record.start
+	case len(w.page.bytes) > w.page.emitted:
+		return w.page.start
+	}
+	return w.pos
+}
+
+// Held returns how many bytes are held back, page headers that went into events not counted.
 func (w *Walker) Held() int {
 	return len(w.page.bytes) - w.page.emitted + len(w.record.bytes) - w.record.emitted
 }
@@ -169,7 +181,8 @@ func (w *Walker) Next() (*Event, bool) {
 // of a record that was torn this way comes as KindFragment, and so does the rest of a torn page header.
 func (w *Walker) Flush() (*Event, bool) {
 	if r := &w.record; len(r.bytes) > r.emitted {
-		w.emitHeld(KindFragment, RuleNone, &r.held, len(r.bytes), w.pos-protocol.LSN(len(w.page.bytes)))
+		w.emitHeld(KindFragment, RuleNone, &r.held, len(r.bytes), r.end)
+		r.start = w.pos - protocol.LSN(len(w.page.bytes))
 		return &w.event, true
 	}
 	if p := &w.page; len(p.bytes) > p.emitted {

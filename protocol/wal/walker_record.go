@@ -135,12 +135,12 @@ func (w *Walker) collectBody() progress {
 // collect adds content of this page until the record has upTo bytes.
 func (w *Walker) collect(upTo uint64) {
 	r := &w.record
-	if r.got >= upTo {
+	if r.got >= upTo || len(w.chunk) == 0 {
 		return
 	}
 	n := min(upTo-r.got, uint64(w.pageEnd()-w.pos), uint64(len(w.chunk)))
 	r.bytes = append(r.bytes, w.take(int(n))...)
-	r.got += n
+	r.got, r.end = r.got+n, w.pos
 }
 
 // paused is the state of a record that needs more content.

@@ -17,6 +17,8 @@ import (
 // frameSink puts raw frames into a memSink.
 type frameSink struct{ *memSink }
 
+func (s frameSink) Accept(link.ServerHello) error { return nil }
+
 func (s frameSink) Hello() link.ClientHello {
 	return link.ClientHello{ResetDistance: 4 << 20, WindowBytes: 10000}
 }

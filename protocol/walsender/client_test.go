@@ -127,6 +127,7 @@ type client struct {
 	pid      uint32
 	key      []byte
 	status   map[string]string
+	verbose  bool // receive tells types and the words of errors too
 }
 
 func newClient(t testing.TB, conn net.Conn) *client {
@@ -205,13 +206,23 @@ func (c *client) receive() (kind byte, text string) {
 	case *pgproto3.ReadyForQuery:
 		return 'Z', fmt.Sprintf("Z(%c)", m.TxStatus)
 	case *pgproto3.ErrorResponse:
+		if c.verbose {
+			return 'E', fmt.Sprintf("E(%s/%s %s %q %q %q)", m.Severity, m.SeverityUnlocalized, m.Code, m.Message, m.Detail, m.Hint)
+		}
 		return 'E', fmt.Sprintf("E(%s %s)", m.Severity, m.Code)
 	case *pgproto3.NoticeResponse:
+		if c.verbose {
+			return 'N', fmt.Sprintf("N(%s/%s %s %q)", m.Severity, m.SeverityUnlocalized, m.Code, m.Message)
+		}
 		return 'N', fmt.Sprintf("N(%s %s)", m.Severity, m.Code)
 	case *pgproto3.RowDescription:
 		var names []string
 		for _, f := range m.Fields {
-			names = append(names, fmt.Sprintf("%s:%d", f.Name, f.DataTypeOID))
+			name := fmt.Sprintf("%s:%d", f.Name, f.DataTypeOID)
+			if c.verbose {
+				name = fmt.Sprintf("%s:%d:%d:%d:%d", f.Name, f.DataTypeOID, f.DataTypeSize, f.TypeModifier, f.Format)
+			}
+			names = append(names, name)
 		}
 		return 'T', "T(" + strings.Join(names, " ") + ")"
 	case *pgproto3.DataRow:

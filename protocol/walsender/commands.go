@@ -10,7 +10,7 @@ import (
 )
 
 // execute runs a command and appends its results, without the final CommandComplete, to the wire.
-func (s *session) execute(ctx context.Context, drain <-chan struct{}, cmd protocol.Command) error {
+func (s *session) execute(ctx, shutdown context.Context, cmd protocol.Command) error {
 	switch c := cmd.(type) {
 	case protocol.IdentifySystem:
 		return s.identifySystem()
@@ -19,13 +19,13 @@ func (s *session) execute(ctx context.Context, drain <-chan struct{}, cmd protoc
 	case protocol.ReadTimelineHistory:
 		return s.timelineHistory(c.Timeline)
 	case protocol.StartReplication:
-		return s.startReplication(ctx, drain, c)
+		return s.startReplication(ctx, shutdown, c)
 	case protocol.CreateReplicationSlot:
 		return s.createSlot(c)
 	case protocol.ReadReplicationSlot:
 		return s.readSlot(c.Slot)
 	case protocol.DropReplicationSlot:
-		return s.dropSlot(ctx, drain, c)
+		return s.dropSlot(ctx, shutdown, c)
 	case protocol.AlterReplicationSlot:
 		if _, err := s.server.slots.Read(c.Slot); err != nil {
 			return slotError(c.Slot, err)
@@ -124,18 +124,10 @@ func (s *session) readSlot(name string) error {
 	return nil
 }
 
-func (s *session) dropSlot(ctx context.Context, drain <-chan struct{}, c protocol.DropReplicationSlot) error {
+func (s *session) dropSlot(ctx, shutdown context.Context, c protocol.DropReplicationSlot) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	returned := make(chan struct{})
-	defer close(returned)
-	go func() {
-		select {
-		case <-drain:
-			cancel(errTerminated())
-		case <-returned:
-		}
-	}()
+	defer after(shutdown, func() { cancel(errTerminated()) })()
 	err := s.server.slots.Drop(ctx, c.Slot, s.pid, c.Wait)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -8,42 +8,41 @@ import (
 )
 
 // keep answers the client's requests for a reply, asks a silent client for one at half of wal_sender_timeout, and leads the
-// stream to its end when drain is closed.
+// stream to its end when shutdown ends.
 //
 // Source: PostgreSQL src/backend/replication/walsender.c, WalSndKeepaliveIfNecessary and WalSndDone (13-18).
-func (st *stream) keep(ctx context.Context, drain <-chan struct{}) {
+func (st *stream) keep(ctx, shutdown context.Context) {
 	timer := time.NewTimer(st.untilPing())
 	defer timer.Stop()
-	deadline := time.NewTimer(0) // of the drain
-	deadline.Stop()
+	// A shutdown does not wait for the turn to write, as the rest of this loop does.
+	deadline := time.AfterFunc(maxWait, func() { st.cancel(st.giveUp()) })
+	defer deadline.Stop()
+	defer after(shutdown, func() {
+		deadline.Reset(st.session.server.options.DrainTimeout)
+		st.state.Store(int32(StateStopping))
+		st.consumer.State(StateStopping)
+		st.draining.Store(true)
+		st.wakeKeeper()
+	})()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-st.wake:
 		case <-timer.C:
-		case <-drain:
-			drain = nil
-			st.draining.Store(true)
-			st.state.Store(int32(StateStopping))
-			st.consumer.State(StateStopping)
-			deadline.Reset(st.session.server.options.DrainTimeout)
-		case <-deadline.C:
-			st.cancel(st.giveUp())
-			return
 		}
 		if st.answer.Swap(false) {
-			st.keepalive(false)
+			st.keepalive(ctx, false)
 		}
 		if st.draining.Load() && st.isCaughtUp() {
 			if st.confirmed.Load() >= st.sent.Load() {
 				st.cancel(errDrained)
 				return
 			}
-			st.pingOnce()
+			st.pingOnce(ctx)
 		}
 		if st.untilPing() <= 0 {
-			st.pingOnce()
+			st.pingOnce(ctx)
 		}
 		timer.Reset(st.nextLook())
 	}
@@ -51,9 +50,7 @@ func (st *stream) keep(ctx context.Context, drain <-chan struct{}) {
 
 // giveUp ends a drain whose client did not confirm in time: as a clean end if everything was sent.
 func (st *stream) giveUp() error {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.copyDone {
+	if st.copyDone.Load() {
 		return errTerminated()
 	}
 	return errDrained
@@ -78,17 +75,17 @@ func (st *stream) nextLook() time.Duration {
 	return max(st.timeout/2, time.Millisecond) // it was asked; a reply moves untilPing
 }
 
-func (st *stream) pingOnce() {
+func (st *stream) pingOnce(ctx context.Context) {
 	if !st.pinged.Swap(true) {
-		st.keepalive(true)
+		st.keepalive(ctx, true)
 	}
 }
 
 // keepalive sends a keepalive. It may wait for a message that send is writing.
-func (st *stream) keepalive(replyRequested bool) {
+func (st *stream) keepalive(ctx context.Context, replyRequested bool) {
 	message := protocol.Keepalive{WALEnd: st.sentLSN(), SendTime: time.Now(), ReplyRequested: replyRequested}
 	st.ping = message.Append(append(st.ping[:0], make([]byte, copyHeaderBytes)...))
-	if err := st.writeCopy(st.ping); err != nil {
+	if err := st.writeCopy(ctx, st.ping); err != nil {
 		st.cancel(closed(err))
 	}
 }

@@ -29,6 +29,7 @@ type session struct {
 	pid      int32
 	key      []byte // that a cancel request must name
 	settings *settings
+	old      bool                    // speaks a protocol before 3, in which errors look different
 	skipping bool                    // until Sync, after an error of the extended protocol
 	kill     context.CancelCauseFunc // ends the session with the cause; from any goroutine
 
@@ -61,9 +62,20 @@ func (s *session) run(ctx context.Context) {
 	}
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
-		err = errors.Join(err, s.wire.fail(refusal), s.wire.flush())
+		err = errors.Join(err, s.refuse(refusal), s.wire.flush())
 	}
 	s.log.Debug("session ended", zap.Int32("pid", s.pid), zap.Error(err))
+}
+
+// refuse appends the error that ends the session, in the form that the client's protocol has.
+//
+// Source: PostgreSQL src/backend/utils/error/elog.c, send_message_to_frontend (14-18).
+func (s *session) refuse(e *protocol.Error) error {
+	if !s.old {
+		return s.wire.fail(e)
+	}
+	s.wire.out = fmt.Appendf(s.wire.out, "E%s:  %s\n\x00", e.Severity, e.Message)
+	return nil
 }
 
 // begin does everything before the first command. Errors: *protocol.Error to be sent, or of the connection.
@@ -80,8 +92,7 @@ func (s *session) begin(ctx context.Context) error {
 	if err := s.wire.readDeadline(time.Now().Add(s.server.options.AuthenticationTimeout)); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, s.wire.interrupt)
-	defer stop()
+	defer after(ctx, s.wire.interrupt)()
 	st, request, err := s.readStartup()
 	if request != nil {
 		s.server.cancel(request)
@@ -129,10 +140,8 @@ func (s *session) greet() error {
 		return err
 	}
 	s.settings = newSettings(s.identity, s.user, s.server.options.WALSenderTimeout)
-	for _, p := range s.startup.settings {
-		if err := s.settings.set(p); err != nil {
-			return err
-		}
+	if err := s.settings.apply(s.startup); err != nil {
+		return err
 	}
 	for _, p := range s.settings.reported() {
 		if err := s.wire.add(&pgproto3.ParameterStatus{Name: p.name, Value: p.value}); err != nil {
@@ -159,8 +168,8 @@ func (s *session) greet() error {
 // loop executes commands until the session ends. The error says why; one of type *protocol.Error is to be sent.
 func (s *session) loop(ctx, killed context.Context) error {
 	for {
-		stop := context.AfterFunc(ctx, s.wire.interrupt)
-		stopKill := context.AfterFunc(killed, s.wire.interrupt)
+		stop := after(ctx, s.wire.interrupt)
+		stopKill := after(killed, s.wire.interrupt)
 		kind, body, err := s.wire.next()
 		stop()
 		stopKill()
@@ -172,16 +181,16 @@ func (s *session) loop(ctx, killed context.Context) error {
 		case err != nil:
 			return err
 		}
-		if err := s.dispatch(killed, ctx.Done(), kind, body); err != nil {
+		if err := s.dispatch(killed, ctx, kind, body); err != nil {
 			return err
 		}
 	}
 }
 
-// dispatch handles one message between commands. drain is closed when the node shuts down.
+// dispatch handles one message between commands. shutdown ends when the node begins to shut down.
 //
 // Source: PostgreSQL src/backend/tcop/postgres.c, PostgresMain and forbidden_in_wal_sender (13-18).
-func (s *session) dispatch(killed context.Context, drain <-chan struct{}, kind byte, body []byte) error {
+func (s *session) dispatch(killed, shutdown context.Context, kind byte, body []byte) error {
 	switch {
 	case kind == 'X':
 		return errClosed
@@ -196,7 +205,7 @@ func (s *session) dispatch(killed context.Context, drain <-chan struct{}, kind b
 		if len(body) == 0 || body[len(body)-1] != 0 {
 			return protocol.Fatalf(protocol.CodeProtocolViolation, "invalid message format")
 		}
-		return s.query(killed, drain, string(body[:len(body)-1]))
+		return s.query(killed, shutdown, string(body[:len(body)-1]))
 	case 'P', 'B', 'E', 'C', 'D':
 		s.skipping = true
 		return s.answer("", protocol.Errorf(protocol.CodeProtocolViolation, "extended query protocol not supported in a replication connection"))
@@ -209,7 +218,7 @@ func (s *session) dispatch(killed context.Context, drain <-chan struct{}, kind b
 }
 
 // query executes one simple Query.
-func (s *session) query(killed context.Context, drain <-chan struct{}, text string) error {
+func (s *session) query(killed, shutdown context.Context, text string) error {
 	cmd, notices, err := protocol.ParseCommand(text, s.major)
 	for _, n := range notices {
 		if err := s.wire.notice(n); err != nil {
@@ -221,7 +230,7 @@ func (s *session) query(killed context.Context, drain <-chan struct{}, text stri
 	}
 	ctx, cancel := context.WithCancelCause(killed)
 	s.setCommand(cancel)
-	err = s.execute(ctx, drain, cmd)
+	err = s.execute(ctx, shutdown, cmd)
 	s.setCommand(nil)
 	cancel(nil)
 	return s.answer(cmd.Keyword(), err)
@@ -272,3 +281,17 @@ func (s *session) cancelCommand(err error) {
 
 // closed makes an error of the connection end the session silently.
 func closed(err error) error { return fmt.Errorf("%w: %w", errClosed, err) }
+
+// after has f called in a goroutine of its own once ctx has ended. stop prevents that, or waits until f has returned.
+func after(ctx context.Context, f func()) (stop func()) {
+	returned := make(chan struct{})
+	prevent := context.AfterFunc(ctx, func() {
+		defer close(returned)
+		f()
+	})
+	return func() {
+		if !prevent() {
+			<-returned
+		}
+	}
+}

@@ -97,6 +97,27 @@ func newSettings(identity protocol.Identity, user string, timeout time.Duration)
 	return s
 }
 
+// apply takes the parameters of a startup packet, those of its command lines first.
+func (s *settings) apply(st *startup) error {
+	for _, line := range st.options {
+		switches, err := parseSwitches(line)
+		if err != nil {
+			return err
+		}
+		for _, p := range switches {
+			if err := s.set(p); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range st.settings {
+		if err := s.set(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // set changes a parameter as a client may at startup; errors are FATAL there.
 func (s *settings) set(p setting) error {
 	name := strings.ToLower(p.name)

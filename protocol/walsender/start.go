@@ -22,7 +22,7 @@ type target struct {
 // handshake of both sides.
 //
 // Source: PostgreSQL src/backend/replication/walsender.c, StartReplication (13-18).
-func (s *session) startReplication(ctx context.Context, drain <-chan struct{}, c protocol.StartReplication) error {
+func (s *session) startReplication(ctx, shutdown context.Context, c protocol.StartReplication) error {
 	var slot Slot
 	if c.HasSlot {
 		var err error
@@ -54,7 +54,7 @@ func (s *session) startReplication(ctx context.Context, drain <-chan struct{}, c
 	if err := s.wire.flush(); err != nil {
 		return closed(err)
 	}
-	return s.stream(ctx, drain, c, t, slot, out)
+	return s.stream(ctx, shutdown, c, t, slot, out)
 }
 
 // target finds the timeline that is asked for in the history of the current one.
@@ -81,7 +81,7 @@ func (s *session) target(c protocol.StartReplication) (target, error) {
 }
 
 // stream runs one stream and tells the node about it.
-func (s *session) stream(ctx context.Context, drain <-chan struct{}, c protocol.StartReplication, t target, slot Slot, out Outgoing) error {
+func (s *session) stream(ctx, shutdown context.Context, c protocol.StartReplication, t target, slot Slot, out Outgoing) error {
 	info := Info{
 		PID: s.pid, User: s.user, ApplicationName: s.settings.values["application_name"], Peer: s.peer, Slot: c.Slot,
 		Timeline: t.tli, Start: c.Start, Link: s.link,
@@ -89,7 +89,7 @@ func (s *session) stream(ctx context.Context, drain <-chan struct{}, c protocol.
 	log := s.log.With(zap.Int32("pid", s.pid), zap.String("application_name", info.ApplicationName), zap.String("slot", info.Slot))
 	log.Info("consumer started", zap.Stringer("lsn", c.Start), zap.Uint32("tli", uint32(t.tli)), zap.Bool("link", info.Link))
 	st := newStream(s, t, c.Start, slot, out, s.server.consumers.Register(info))
-	err := st.run(ctx, drain)
+	err := st.run(ctx, shutdown)
 	st.consumer.Close()
 	if errClose := out.Close(); errClose != nil {
 		log.Warn("cannot close a stream", zap.Error(errClose))

@@ -3,7 +3,6 @@ package walsender
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -29,7 +28,8 @@ const (
 type startup struct {
 	version  uint32 // negotiated, versionWord or above
 	user     string
-	database string // "" for a physical connection without database
+	database string   // "" for a physical connection without database
+	options  []string // command lines
 	settings []setting
 	link     bool // the client asked for frames and gets them
 }
@@ -115,6 +115,7 @@ func (s *session) parseStartup(version uint32, body []byte) (*startup, error) {
 		if s.major == 13 {
 			oldest = 2
 		}
+		s.old = version>>16 < 3
 		return nil, protocol.Fatalf(protocol.CodeFeatureNotSupported, "unsupported frontend protocol %d.%d: server supports %d.0 to 3.%d",
 			version>>16, version&0xffff, oldest, newest&0xffff)
 	}
@@ -123,11 +124,10 @@ func (s *session) parseStartup(version uint32, body []byte) (*startup, error) {
 		return nil, protocol.Fatalf(protocol.CodeProtocolViolation, "invalid startup packet layout: expected terminator as last byte")
 	}
 	st := &startup{version: min(version, newest)}
-	replication, options, unknown, err := st.take(pairs, s.server.options.Link)
+	replication, unknown, err := st.take(pairs, s.server.options.Link)
 	if err != nil {
 		return nil, err
 	}
-	st.settings = slices.Concat(options, st.settings) // the command line comes first
 	if version > newest || len(unknown) > 0 {
 		if err := s.wire.add(&pgproto3.NegotiateProtocolVersion{NewestMinorProtocol: st.version, UnrecognizedOptions: unknown}); err != nil {
 			return nil, err
@@ -157,7 +157,7 @@ func splitPairs(body []byte) ([]setting, bool) {
 }
 
 // take sorts the pairs. replication is the kind of connection; unknown are the protocol extensions that are not known.
-func (st *startup) take(pairs []setting, link_ bool) (replication string, options []setting, unknown []string, err error) {
+func (st *startup) take(pairs []setting, offered bool) (replication string, unknown []string, err error) {
 	for _, p := range pairs {
 		switch {
 		case p.name == "user":
@@ -166,15 +166,11 @@ func (st *startup) take(pairs []setting, link_ bool) (replication string, option
 			st.database = p.value
 		case p.name == "replication":
 			if replication, err = parseReplication(p.value); err != nil {
-				return "", nil, nil, err
+				return "", nil, err
 			}
 		case p.name == "options":
-			more, err := parseSwitches(p.value)
-			if err != nil {
-				return "", nil, nil, err
-			}
-			options = append(options, more...)
-		case p.name == link.StartupParameter && link_:
+			st.options = append(st.options, p.value)
+		case p.name == link.StartupParameter && offered:
 			st.link = true
 		case strings.HasPrefix(p.name, "_pq_."):
 			unknown = append(unknown, p.name)
@@ -182,7 +178,7 @@ func (st *startup) take(pairs []setting, link_ bool) (replication string, option
 			st.settings = append(st.settings, p)
 		}
 	}
-	return replication, options, unknown, nil
+	return replication, unknown, nil
 }
 
 // check looks at what a startup packet must say.

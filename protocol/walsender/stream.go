@@ -13,9 +13,13 @@ import (
 // copyHeaderBytes precede the body of a CopyData message: kind and length.
 const copyHeaderBytes = 1 + 4
 
+// lastWordTimeout bounds what is still written to a client when the time of a shutdown is over.
+const lastWordTimeout = time.Second
+
 var (
 	errDrained = errors.New("the node shut down; everything was sent")
 	errOver    = errors.New("stream over")
+	errCut     = errors.New("a message could not be sent to its end")
 )
 
 // stream is one START_REPLICATION between CopyBothResponse and its end. Three goroutines work for it: receive, the
@@ -40,15 +44,16 @@ type stream struct {
 	draining  atomic.Bool
 	wake      chan struct{} // of keep; room for one; sent to by send and receive, never closed
 
-	mu       sync.Mutex // of writes
-	copyDone bool       // nothing may follow but the end
-	ping     []byte     // buffer of keep
+	turn     chan struct{} // taken by sending, given back by receiving: who may write; room for one
+	copyDone atomic.Bool   // set by who has the turn: nothing may follow but the end
+	broken   atomic.Bool   // a write failed, perhaps in the middle of a message: nothing may follow at all
+	ping     []byte        // buffer of keep
 }
 
 func newStream(s *session, t target, start protocol.LSN, slot Slot, out Outgoing, consumer Consumer) *stream {
 	st := &stream{
 		session: s, target: t, slot: slot, out: out, consumer: consumer, timeout: s.settings.walSenderTimeout(), began: time.Now(),
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 	}
 	st.sent.Store(uint64(start))
 	return st
@@ -56,32 +61,32 @@ func newStream(s *session, t target, start protocol.LSN, slot Slot, out Outgoing
 
 // run streams until both sides have said CopyDone (nil), or something ends it: a *protocol.Error to be sent, errClosed.
 // All its goroutines have returned then.
-func (st *stream) run(ctx context.Context, drain <-chan struct{}) error {
+func (st *stream) run(ctx, shutdown context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errOver)
 	st.cancel = cancel
 	wire := st.session.wire
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { wire.interrupt(); close(interrupted) })
+	stop := after(ctx, wire.interrupt)
 	if err := wire.conn.SetWriteDeadline(time.Time{}); err != nil {
 		return closed(err)
 	}
 	var g sync.WaitGroup
 	g.Go(func() { st.send(ctx) })
-	g.Go(func() { st.keep(ctx, drain) })
+	g.Go(func() { st.keep(ctx, shutdown) })
 
 	err := st.receive()
 	if ctx.Err() != nil { // then reading failed because of that
 		err = context.Cause(ctx)
 	}
-	if !stop() {
-		<-interrupted
-	}
+	stop()
 	cancel(errOver)
 	// A message that is half sent must end before anything else can be said; a client that does not read ends here.
 	grace := writeTimeout
-	if errors.Is(err, errClosed) {
+	switch {
+	case errors.Is(err, errClosed):
 		grace = 0
+	case errors.Is(err, errDrained):
+		grace = lastWordTimeout
 	}
 	if errDeadline := wire.conn.SetWriteDeadline(time.Now().Add(grace)); err == nil && errDeadline != nil {
 		err = closed(errDeadline)
@@ -97,7 +102,9 @@ func (st *stream) run(ctx context.Context, drain <-chan struct{}) error {
 func (st *stream) finish(err error) error {
 	wire := st.session.wire
 	switch {
-	case err == nil && !st.copyDone:
+	case st.broken.Load() && !errors.Is(err, errClosed):
+		return closed(errors.Join(err, errCut))
+	case err == nil && !st.copyDone.Load():
 		wire.out = append(wire.out, 'c', 0, 0, 0, 4)
 	case errors.Is(err, errDrained):
 		// As a stock server in its clean shutdown: no CopyDone, no ReadyForQuery.
@@ -117,10 +124,10 @@ func (st *stream) send(ctx context.Context) {
 	for {
 		message, sent, err := st.out.Next(ctx, buffer[:copyHeaderBytes])
 		if err != nil {
-			st.sendFailed(err)
+			st.sendFailed(ctx, err)
 			return
 		}
-		if err := st.writeCopy(message); err != nil {
+		if err := st.writeCopy(ctx, message); err != nil {
 			st.cancel(closed(err))
 			return
 		}
@@ -134,33 +141,57 @@ func (st *stream) send(ctx context.Context) {
 	}
 }
 
-func (st *stream) sendFailed(err error) {
+func (st *stream) sendFailed(ctx context.Context, err error) {
 	var end *protocol.TimelineEndError
 	if !errors.As(err, &end) {
 		st.cancel(err)
 		return
 	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	st.target.historic, st.target.end, st.target.next = true, end.At, end.Next
-	st.copyDone = true
-	if _, err := st.session.wire.conn.Write([]byte{'c', 0, 0, 0, 4}); err != nil {
+	if !st.take(ctx) {
+		return
+	}
+	defer st.give()
+	st.copyDone.Store(true)
+	if err := st.write([]byte{'c', 0, 0, 0, 4}); err != nil {
 		st.cancel(closed(err))
 	}
 }
 
 // writeCopy sends a CopyData message whose header is still empty. Behind CopyDone it sends nothing.
-func (st *stream) writeCopy(message []byte) error {
+func (st *stream) writeCopy(ctx context.Context, message []byte) error {
 	message[0] = 'd'
 	be.PutUint32(message[1:], uint32(len(message)-1))
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	if st.copyDone {
+	if !st.take(ctx) {
+		return context.Cause(ctx)
+	}
+	defer st.give()
+	if st.copyDone.Load() {
 		return nil
 	}
-	_, err := st.session.wire.conn.Write(message)
+	return st.write(message)
+}
+
+// write sends bytes. The caller has the turn.
+func (st *stream) write(b []byte) error {
+	_, err := st.session.wire.conn.Write(b)
+	if err != nil {
+		st.broken.Store(true)
+	}
 	return err
 }
+
+// take waits for the turn to write. False means that the stream is over.
+func (st *stream) take(ctx context.Context) bool {
+	select {
+	case st.turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (st *stream) give() { <-st.turn }
 
 // noteCaughtUp makes a stream that has sent everything once a streaming one.
 func (st *stream) noteCaughtUp() {

@@ -133,6 +133,22 @@ func TestStuckClient(t *testing.T) {
 	})
 }
 
+// A shutdown does not wait for a client that never reads, not even one without a timeout.
+func TestShutdownWithStuckClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode("15.18", begin, wal(begin, 1<<20))
+		h := servePipe(t, n, walsender.Options{WALSenderTimeout: -1, DrainTimeout: 5 * time.Second})
+		c := h.connect(t)
+		c.start("START_REPLICATION 0/1000000")
+		c.copyData(status(begin, 0, true))
+		began := time.Now()
+		h.stop()
+		if d := time.Since(began); d != 6*time.Second {
+			t.Errorf("ended after %s", d)
+		}
+	})
+}
+
 // Requests for a reply are answered while there is no WAL and while the reader of WAL hangs.
 func TestReplyWhileStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -385,3 +385,31 @@ func TestFrameIsDecodedBeforeItCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A node behind another one takes over its windows, whatever its own configuration says, and keeps them over a restart.
+func TestWindowsFollowTheUpstreamNode(t *testing.T) {
+	rnd := seeded(t)
+	a, b := openTest(t, t.TempDir()), openTest(t, t.TempDir())
+	a.opt.Recompress.ResetDistance = 2 << 20
+	writer, err := recompress.NewWriter(a.opt.Recompress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.writer = writer
+	start, wal := protocol.LSN(6*segment), fakeWAL(rnd, 5<<20)
+	for at := 0; at < len(wal); at += len(wal) / 2 {
+		a.write(rnd, 1, start+protocol.LSN(at), wal[at:at+len(wal)/2])
+		if err := b.Accept(link.ServerHello{ResetDistance: a.log.ResetDistance()}); err != nil {
+			t.Fatal(err)
+		}
+		relay(t, a, b, 1, start, start+protocol.LSN(at+len(wal)/2))
+		b = b.reopen()
+		if got := b.log.ResetDistance(); got != 2<<20 {
+			t.Fatalf("after a restart the reset distance is %d", got)
+		}
+	}
+	got, err := b.read(1, start, len(wal))
+	if err != nil || !bytes.Equal(got, wal) {
+		t.Fatalf("behind the link: %v, equal %v", err, bytes.Equal(got, wal))
+	}
+}

@@ -171,7 +171,7 @@ const rawChunk = 128 << 10
 // fromWAL returns WAL from before the first frame of the timeline as raw frames.
 func (r *FrameReader) fromWAL(ctx context.Context) (*link.Frame, error) {
 	limit := uint64(rawChunk)
-	if room := r.lsn.Next(uint64(r.feed.opt.Recompress.ResetDistance)) - r.lsn; uint64(room) < limit {
+	if room := r.lsn.Next(uint64(r.feed.log.ResetDistance())) - r.lsn; uint64(room) < limit {
 		limit = uint64(room)
 	}
 	span, held := r.feed.span(r.tli)

@@ -16,6 +16,9 @@ import (
 // WAL takes a chunk from a PostgreSQL upstream: recompresses it, appends the frames to the spool and shows it to consumers.
 // It waits while the spool is full and Options.MakeRoom says so. wal is not retained.
 func (f *Feed) WAL(ctx context.Context, tli protocol.Timeline, start protocol.LSN, wal []byte) error {
+	if err := f.setResetDistance(f.opt.Recompress.ResetDistance); err != nil {
+		return fmt.Errorf("take WAL at %s: %w", start, err)
+	}
 	if err := f.writer.Write(tli, start, wal, func(fr *link.Frame) error { return f.append(ctx, fr) }); err != nil {
 		f.writer.Reset()
 		return fmt.Errorf("take WAL at %s: %w", start, err)

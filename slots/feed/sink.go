@@ -32,6 +32,18 @@ func (f *Feed) Hello() link.ClientHello {
 	return h
 }
 
+// Accept takes the answer of the upstream node: from here on its windows are this node's too.
+func (f *Feed) Accept(hello link.ServerHello) error { return f.setResetDistance(hello.ResetDistance) }
+
+// setResetDistance makes the spool cut windows as the frames that come are cut.
+func (f *Feed) setResetDistance(bytes uint32) error {
+	if f.log.ResetDistance() == bytes {
+		return nil
+	}
+	f.zap.Info("reset distance changes", zap.Uint32("bytes", bytes))
+	return f.log.SetResetDistance(bytes)
+}
+
 // resync brings the verifying reader to the end of the spool and returns the stream it is in then; 0 if it is in none.
 func (f *Feed) resync() (uint32, error) {
 	s := f.log.State()

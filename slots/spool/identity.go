@@ -105,7 +105,8 @@ func (l *Log) loadIdentity() error {
 	case errors.As(err, &version):
 		return fmt.Errorf("read %s: %w", file, err)
 	case err != nil:
-		return &CorruptError{File: file, Err: err, Hint: "restore it from a backup, or move the whole data directory away and let the node fetch the WAL again"}
+		return &CorruptError{File: file, Err: err,
+			Hint: "restore it from a backup, or move the whole data directory away and let the node fetch the WAL again"}
 	}
 	l.identity, l.known = id, true
 	return nil

@@ -24,7 +24,7 @@ type Options struct {
 	FS            fs.FS       // nil: the operating system's
 	Logger        *zap.Logger // nil: silent
 	Metrics       *Metrics    // nil: none
-	ResetDistance uint32      // bytes, as link.ValidResetDistance; 0: DefaultResetDistance
+	ResetDistance uint32      // bytes, of an empty log: one that holds windows goes on as its newest one; 0: DefaultResetDistance
 	CapBytes      int64       // of all window files; 0: no cap
 	NoSync        bool        // never fsync: a crash of the machine may lose or damage anything (tests, demonstrations)
 }
@@ -126,6 +126,9 @@ func Open(dir string, options Options) (*Log, error) {
 	l.lock = lock
 	if err := l.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open spool %s: %w", dir, err), l.Close())
+	}
+	if l.current != nil {
+		l.distance = l.current.header.ResetDistance
 	}
 	return l, nil
 }

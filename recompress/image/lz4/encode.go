@@ -43,25 +43,28 @@ func (e *Encoder) Append(dst, src []byte) ([]byte, error) {
 	if len(src) > MaxRawBytes {
 		return dst, fmt.Errorf("compress %d bytes: %w", len(src), ErrTooLarge)
 	}
-	dst = slices.Grow(dst, len(src)+len(src)/255+16)
-	rest := 0
+	dst = slices.Grow(dst, len(src)+len(src)/255+16+match.Slack)
+	out, rest := dst[len(dst):cap(dst)], 0
+	n := 0
 	if len(src) > searchMargin {
 		clear(e.table[:])
-		dst, rest = e.appendSequences(dst, src)
+		n, rest = e.writeSequences(out, src)
 	}
-	dst = appendToken(dst, len(src)-rest, 0)
-	return append(dst, src[rest:]...), nil
+	n = writeToken(out, n, len(src)-rest, 0)
+	n += copy(out[n:], src[rest:])
+	return dst[:len(dst)+n], nil
 }
 
-// appendSequences appends every sequence that has a match and returns where the literals behind the last one start.
-func (e *Encoder) appendSequences(dst, src []byte) ([]byte, int) {
+// writeSequences writes every sequence that has a match to out and returns where they end and where the literals behind the
+// last one start. out has room for the format's worst case and match.Slack more.
+func (e *Encoder) writeSequences(out, src []byte) (n, anchor int) {
 	searchEnd := len(src) - searchMargin + 1
 	matchEnd := len(src) - lastLiterals
-	anchor, pos := 0, 1
+	pos := 1
 	for {
 		found, cand := e.search(src, pos, searchEnd)
 		if found < 0 {
-			return dst, anchor
+			return n, anchor
 		}
 		pos = found
 		for pos > anchor && cand > 0 && src[pos-1] == src[cand-1] {
@@ -70,14 +73,16 @@ func (e *Encoder) appendSequences(dst, src []byte) ([]byte, int) {
 		}
 		for {
 			length := match.Len(src, cand+minMatch, pos+minMatch, matchEnd)
-			dst = appendSequence(dst, src[anchor:pos], pos-cand, length)
+			n = writeSequence(out, n, src, anchor, pos, pos-cand, length)
 			pos += minMatch + length
 			anchor = pos
 			if pos >= searchEnd {
-				return dst, anchor
+				return n, anchor
 			}
-			e.table[hash(load32(src, pos-2))] = uint16(pos - 2)
-			now := load32(src, pos)
+			// The four bytes two back and the four here are both within these eight.
+			near := binary.LittleEndian.Uint64(src[pos-2:])
+			e.table[hash(uint32(near))] = uint16(pos - 2)
+			now := uint32(near >> 16)
 			h := hash(now)
 			cand = int(e.table[h])
 			e.table[h] = uint16(pos)
@@ -111,32 +116,37 @@ func (e *Encoder) search(src []byte, pos, end int) (found, cand int) {
 	}
 }
 
-// appendSequence appends token, literals and match; length is what exceeds minMatch.
-func appendSequence(dst, literals []byte, offset, length int) []byte {
-	token := min(length, nibbleMax)
-	dst = appendToken(dst, len(literals), token)
-	dst = append(dst, literals...)
-	dst = append(dst, byte(offset), byte(offset>>8))
+// writeSequence writes token, the literals src[anchor:pos] and the match to out[n:] and returns where they end; length is what exceeds minMatch.
+func writeSequence(out []byte, n int, src []byte, anchor, pos, offset, length int) int {
+	n = writeToken(out, n, pos-anchor, min(length, nibbleMax))
+	match.Literals(out, n, src, anchor, pos)
+	n += pos - anchor
+	binary.LittleEndian.PutUint16(out[n:], uint16(offset))
+	n += 2
 	if length >= nibbleMax {
-		dst = appendRest(dst, length-nibbleMax)
+		return writeRest(out, n, length-nibbleMax)
 	}
-	return dst
+	return n
 }
 
-// appendToken appends the token (the literal count above, low below) and the rest of the literal count.
-func appendToken(dst []byte, literals, low int) []byte {
+// writeToken writes the token (the literal count above, low below) and the rest of the literal count.
+func writeToken(out []byte, n, literals, low int) int {
 	if literals < nibbleMax {
-		return append(dst, byte(literals<<4|low))
+		out[n] = byte(literals<<4 | low)
+		return n + 1
 	}
-	return appendRest(append(dst, byte(nibbleMax<<4|low)), literals-nibbleMax)
+	out[n] = byte(nibbleMax<<4 | low)
+	return writeRest(out, n+1, literals-nibbleMax)
 }
 
-// appendRest appends what of a length did not fit its nibble.
-func appendRest(dst []byte, n int) []byte {
-	for ; n >= 255; n -= 255 {
-		dst = append(dst, 255)
+// writeRest writes what of a length did not fit its nibble.
+func writeRest(out []byte, n, length int) int {
+	for ; length >= 255; length -= 255 {
+		out[n] = 255
+		n++
 	}
-	return append(dst, byte(n))
+	out[n] = byte(length)
+	return n + 1
 }
 
 func load32(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[i:]) }

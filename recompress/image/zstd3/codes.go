@@ -1,6 +1,10 @@
 package zstd3
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"walproxy/recompress/image/internal/match"
+)
 
 // The three fields of a sequence, in the order the format describes their tables.
 const (
@@ -22,15 +26,22 @@ type sequence struct {
 	offset   uint16 // biased; 1 is the latest
 }
 
-// store records a sequence; offset 0 is the latest one again.
-func (e *Encoder) store(literals []byte, offset, length int) {
-	e.literals = append(e.literals, literals...)
+// store records a sequence: the literals src[anchor:pos], then a match; offset 0 is the latest one again.
+func (e *Encoder) store(src []byte, anchor, pos, offset, length int) {
+	e.storeLiterals(src, anchor, pos)
 	if offset == 0 {
 		offset = 1
 	} else {
 		offset += offsetBias
 	}
-	e.seqs = append(e.seqs, sequence{uint16(len(literals)), uint16(length - formatMinMatch), uint16(offset)})
+	e.seqs = append(e.seqs, sequence{uint16(pos - anchor), uint16(length - formatMinMatch), uint16(offset)})
+}
+
+// storeLiterals adds src[anchor:pos] to the block's literals.
+func (e *Encoder) storeLiterals(src []byte, anchor, pos int) {
+	n := len(e.literals)
+	match.Literals(e.litArray[:], n, src, anchor, pos)
+	e.literals = e.litArray[:n+pos-anchor]
 }
 
 // The bits that follow each code of a literal or match length (RFC 8878, 3.1.1.3.2.1.1). An offset's code is its own number of bits.

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+
+	"walproxy/recompress/image/internal/match"
 )
 
 // MaxRawBytes is the largest input: above it the library takes other parameters.
@@ -52,7 +54,7 @@ type Encoder struct {
 	seqs     []sequence
 	literals []byte
 	seqArray [MaxRawBytes / minMatch]sequence
-	litArray [MaxRawBytes]byte
+	litArray [MaxRawBytes + match.Slack]byte
 
 	codes  [3][MaxRawBytes / minMatch]uint8 // of each sequence, per field
 	tables [3]fseTable                      // of the block's own, per field
@@ -103,7 +105,7 @@ func (e *Encoder) block(src []byte) []byte {
 	}
 	e.reset(len(src))
 	rest := e.parse(src)
-	e.literals = append(e.literals, src[rest:]...)
+	e.storeLiterals(src, rest, len(src))
 	n := e.writeLiterals(0)
 	n, ok := e.writeSequences(n)
 	if !ok || n >= len(src)-minGain(len(src)) {

@@ -43,7 +43,7 @@ func (e *Encoder) parse(src []byte) int {
 		if h.offset != 0 {
 			last, older = h.offset, last
 		}
-		e.store(src[anchor:h.pos], h.offset, h.length)
+		e.store(src, anchor, h.pos, h.offset, h.length)
 		pos = h.pos + h.length
 		anchor = pos
 		if pos > limit {
@@ -59,7 +59,7 @@ func (e *Encoder) parse(src []byte) int {
 			last, older = older, last
 			e.enterShort(src, pos)
 			e.enterLong(src, pos)
-			e.store(nil, 0, length)
+			e.store(src, pos, pos, 0, length)
 			pos += length
 			anchor = pos
 		}

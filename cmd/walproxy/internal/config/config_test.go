@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"walproxy/slots"
 )
 
@@ -18,7 +19,13 @@ const verifier = "SCRAM-SHA-256$4096:c2FsdHNhbHRzYWx0c2FsdA==$WG5d8oPm3OtcPnkdi4
 const enough = "upstream: {conninfo: host=h user=u}\ndata: {dir: /d}\n"
 
 func TestProblems(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "missing")
+	dir := t.TempDir()
+	missing, users, secrets := filepath.Join(dir, "missing"), filepath.Join(dir, "users"), filepath.Join(dir, "secrets")
+	for file, content := range map[string]string{users: "# users\na:" + verifier + "\nb:password\n", secrets: "a:x\nSECRET\n"} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	cases := []struct {
 		name, yaml string
 		want       []string // key: beginning of the problem
@@ -52,7 +59,7 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 			[]string{"upstream.conninfo: is not a libpq connection string", "upstream.create_slot: needs upstream.slot", "upstream.status_interval: -1s",
 				"upstream.receiver_timeout: 0s", "upstream.backoff_max: 1s is below upstream.backoff_min, 5s"}},
 		{"slot", "data: {dir: d}\nupstream: {conninfo: host=h, slot: Bad-Name}\nacknowledge: {flush: none}\n",
-			[]string{`upstream.slot: "Bad-Name" is not the name`, "acknowledge.flush: none would keep"}},
+			[]string{`upstream.slot: invalid replication slot name: replication slot name "Bad-Name" contains`, "acknowledge.flush: none would keep"}},
 		{"addresses", enough + "listen: {addresses: [nowhere, '1.2.3.4:5432', 'localhost:1', '[::1]:2', ':5433', 'unix:rel', 'localhost:1', '127.0.0.1:99999']}\nhttp: {address: unix:/x}\n",
 			[]string{`listen.addresses[0]: "nowhere" is not an address`, "listen.addresses[1]: 1.2.3.4:5432 can be reached from elsewhere",
 				"listen.addresses[4]: :5433 can be reached", "listen.addresses[5]: \"unix:rel\": the path", "listen.addresses[6]: \"localhost:1\" is given twice",
@@ -63,12 +70,16 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 		{"scram without users", enough + "listen: {addresses: [':5433'], auth: {method: scram-sha-256}}\n", []string{"listen.auth.users: scram-sha-256 needs"}},
 		{"users", enough + "listen: {auth: {method: scram-sha-256, users_file: " + missing + ", users: [{name: a, verifier: '" + verifier +
 			"'}, {name: a, verifier: SECRET}, {verifier: 'SCRAM-SHA-256$0:x$y:z'}, {name: c, password: SECRET}, b]}}\n",
-			[]string{"listen.auth.users_file: open " + missing, `listen.auth.users[1].name: "a" is given twice`, "listen.auth.users[1].verifier: is not a SCRAM verifier",
-				"listen.auth.users[2].name: is missing", "listen.auth.users[2].verifier: is not a SCRAM verifier",
+			[]string{"listen.auth.users_file: read password file: open " + missing, "listen.auth.users: listen.auth.users_file is given too", `listen.auth.users[1].name: "a" is given twice`, "listen.auth.users[1].verifier: parse SCRAM verifier: ",
+				"listen.auth.users[2].name: is missing", "listen.auth.users[2].verifier: parse SCRAM verifier: ",
 				"listen.auth.users[3].password: unknown key", "listen.auth.users[3].verifier: is missing", "listen.auth.users[4]: want a section",
 				"listen.auth.users[4].name: is missing", "listen.auth.users[4].verifier: is missing"}},
 		{"policies", enough + "acknowledge: {write: any 0, flush: consumer, apply: all}\n",
 			[]string{`acknowledge.write: parse acknowledgement rule "any 0": want a number`, `acknowledge.flush: parse acknowledgement rule "consumer": want`, `acknowledge.apply: parse acknowledgement rule "all": want`}},
+		{"impossible policies", enough + "acknowledge: {write: none, flush: none, apply: spool}\n",
+			[]string{"acknowledge.write: acknowledgement of write: none would keep", "acknowledge.apply: acknowledgement of apply: a node replays nothing"}},
+		{"bad users file", enough + "listen: {auth: {method: scram-sha-256, users_file: " + secrets + "}}\n", []string{"listen.auth.users_file: read password file " + secrets + ": line 2: want"}},
+		{"good users file", enough + "listen: {auth: {method: scram-sha-256, users_file: " + users + "}}\n", nil},
 		{"negative", enough + "listen: {wal_sender_timeout: -1s, max_connections: 0, drain_timeout: 0s, authentication_timeout: 0s}\nspool: {cap: 5MiB}\n",
 			[]string{"listen.wal_sender_timeout: -1s", "listen.max_connections: 0", "listen.drain_timeout: 0s", "listen.authentication_timeout: 0s", "spool.cap: 5MiB: must be at least twice recompress.reset_distance, 8MiB"}},
 		{"good", enough + "spool: {cap: 0}\nlisten: {wal_sender_timeout: 0s}\nacknowledge: {write: min, flush: any 2, apply: consumer s1}\n", nil},

@@ -1,16 +1,12 @@
 package config
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"walproxy/protocol/link"
+	"walproxy/protocol/walsender"
 	"walproxy/recompress/zstd"
 	"walproxy/slots"
 )
@@ -23,23 +19,17 @@ func (c *Config) check(p *problems) {
 	}
 	c.Recompress.check(p)
 	c.Spool.check(p, c.Recompress)
-	if c.Acknowledge.Flush.Kind == slots.RuleNone && c.Upstream.Slot != "" {
-		p.add("acknowledge.flush", "none would keep upstream.slot from ever advancing, and the upstream would keep all of its WAL")
-	}
-	p.addError("acknowledge", c.Acknowledge.Policy().Validate())
+	c.Acknowledge.check(p, c.Upstream.Slot)
 	p.addError("http.address", c.HTTP.Address.checkHTTP())
 }
-
-// slotName is what PostgreSQL takes. Source: src/backend/replication/slot.c, ReplicationSlotValidateName (13-18).
-var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
 func (u *Upstream) check(p *problems) {
 	p.addError("upstream.conninfo", u.Conninfo.check())
 	switch {
 	case u.Slot == "" && u.CreateSlot:
 		p.add("upstream.create_slot", "needs upstream.slot, the name of the slot to create")
-	case u.Slot != "" && !slotName.MatchString(u.Slot):
-		p.add("upstream.slot", "%q is not the name of a slot: want up to 63 lower-case letters, digits and underscores", u.Slot)
+	case u.Slot != "":
+		p.addError("upstream.slot", slots.CheckName(u.Slot))
 	}
 	positive(p, "upstream.status_interval", u.StatusInterval)
 	positive(p, "upstream.receiver_timeout", u.ReceiverTimeout)
@@ -97,7 +87,11 @@ func (a *Auth) check(p *problems) {
 		p.add("listen.auth.users", "scram-sha-256 needs listen.auth.users or listen.auth.users_file")
 	}
 	if a.UsersFile != "" {
-		p.addError("listen.auth.users_file", readable(a.UsersFile))
+		_, err := walsender.ReadUsers(a.UsersFile)
+		p.addError("listen.auth.users_file", err)
+		if len(a.Users) > 0 {
+			p.add("listen.auth.users", "listen.auth.users_file is given too: put all users in one place")
+		}
 	}
 	seen := make(map[string]bool)
 	for i, u := range a.Users {
@@ -113,36 +107,26 @@ func (a *Auth) check(p *problems) {
 	}
 }
 
-func readable(file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// checkVerifier accepts what PostgreSQL keeps in pg_authid.rolpassword. The error shows nothing of the text.
-//
-// Source: PostgreSQL src/backend/libpq/auth-scram.c, parse_scram_secret (13-18).
+// checkVerifier's error shows nothing of the text.
 func checkVerifier(text string) error {
 	if text == "" {
-		return errors.New("is missing: want the user's rolpassword from pg_authid, SCRAM-SHA-256$4096:...")
+		return errors.New("is missing: want the user's rolpassword from pg_authid, which begins with SCRAM-SHA-256$")
 	}
-	malformed := errors.New("is not a SCRAM verifier: want SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey, as in rolpassword of pg_authid")
-	parts := strings.FieldsFunc(text, func(r rune) bool { return r == '$' || r == ':' })
-	if len(parts) != 5 || text != fmt.Sprintf("SCRAM-SHA-256$%s:%s$%s:%s", parts[1], parts[2], parts[3], parts[4]) {
-		return malformed
-	}
-	if n, err := strconv.ParseUint(parts[1], 10, 24); err != nil || n == 0 {
-		return malformed
-	}
-	for i, part := range parts[2:] {
-		b, err := base64.StdEncoding.DecodeString(part)
-		if err != nil || i > 0 && len(b) != 32 {
-			return malformed
-		}
+	if _, err := walsender.ParseVerifier(text); err != nil {
+		return fmt.Errorf("%w, as in rolpassword of pg_authid", err)
 	}
 	return nil
+}
+
+// check looks at each rule in a policy that is otherwise good, so that the problem gets the rule's key.
+func (a Acknowledge) check(p *problems, slot string) {
+	good := slots.DefaultPolicy()
+	p.addError("acknowledge.write", slots.Policy{Write: a.Write.Rule, Flush: good.Flush, Apply: good.Apply}.Validate())
+	p.addError("acknowledge.flush", slots.Policy{Write: good.Write, Flush: a.Flush.Rule, Apply: good.Apply}.Validate())
+	p.addError("acknowledge.apply", slots.Policy{Write: good.Write, Flush: good.Flush, Apply: a.Apply.Rule}.Validate())
+	if a.Flush.Kind == slots.RuleNone && slot != "" {
+		p.add("acknowledge.flush", "none would keep upstream.slot from ever advancing, and the upstream would keep all of its WAL")
+	}
 }
 
 func (r *Recompress) check(p *problems) {

@@ -24,6 +24,20 @@ func Len(src []byte, a, b, end int) int {
 	return n
 }
 
+// Slack is how many bytes Literals may write beyond what it copies.
+const Slack = 16
+
+// Literals copies src[from:to] to dst[at:], where there is room for Slack bytes more.
+func Literals(dst []byte, at int, src []byte, from, to int) {
+	if to-from <= 16 && from+16 <= len(src) {
+		a, b := src[from:from+16], dst[at:at+16]
+		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(a))
+		binary.LittleEndian.PutUint64(b[8:], binary.LittleEndian.Uint64(a[8:]))
+		return
+	}
+	copy(dst[at:], src[from:to])
+}
+
 // Copy copies length bytes that start offset bytes before dst[at] to dst[at], repeating them where the runs overlap.
 // The caller has checked 0 < offset <= at and at+length <= len(dst).
 func Copy(dst []byte, at, offset, length int) {

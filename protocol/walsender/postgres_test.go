@@ -1,0 +1,449 @@
+package walsender_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"walproxy/integration/pgcluster"
+	"walproxy/protocol"
+	"walproxy/protocol/walsender"
+)
+
+// primary is a running PostgreSQL 15 with small segments; its WAL before begin is not looked at.
+func primary(t *testing.T, ctx context.Context) *pgcluster.Cluster {
+	t.Helper()
+	c, err := pgcluster.Create(ctx, pgcluster.Options{Major: 15, SegmentMiB: 1, NoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// mirror returns a node that holds a primary's WAL of timeline 1 from the segment of from on, and knows its settings.
+func mirror(t *testing.T, ctx context.Context, c *pgcluster.Cluster, from protocol.LSN) *node {
+	t.Helper()
+	n := newNode("", from.Floor(1<<20), nil)
+	id, err := c.SystemIdentifier(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.identity.SystemID = protocol.SystemID(id)
+	for _, name := range protocol.ShownSettings {
+		if n.identity.Settings[name], err = c.Value(ctx, "SHOW "+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.identity.ServerVersion = n.identity.Settings["server_version"]
+	pull(t, ctx, n, c)
+	return n
+}
+
+// pull gives the node what the primary has flushed by now, and returns the end of it.
+func pull(t *testing.T, ctx context.Context, n *node, c *pgcluster.Cluster) protocol.LSN {
+	t.Helper()
+	end, err := c.FlushLSN(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, have := n.Position()
+	more, err := pgcluster.ReadWAL(c.WAL(), 1, have, end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.grow(more)
+	return end
+}
+
+func load(t *testing.T, ctx context.Context, c *pgcluster.Cluster, sql string) {
+	t.Helper()
+	if err := c.Exec(ctx, sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func deadline(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestSameAnswersAsPostgres sends the same commands to a PostgreSQL 15 and to a node of its WAL and compares every message.
+func TestSameAnswersAsPostgres(t *testing.T) {
+	ctx := deadline(t)
+	c := primary(t, ctx)
+	load(t, ctx, c, "CREATE TABLE t AS SELECT generate_series(1, 20000) i; SELECT pg_switch_wal(); CHECKPOINT")
+	start, err := c.FlushLSN(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := mirror(t, ctx, c, start)
+	n.maxSlots = 20
+	h := serveTCP(t, n, walsender.Options{})
+	dial := func(port int, parameters ...string) *client {
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		cl := newClient(t, conn)
+		cl.verbose = true
+		cl.startup(3<<16, parameters...)
+		return cl
+	}
+	both := func(parameters ...string) (theirs, ours *client) {
+		theirs, ours = dial(c.Port, parameters...), dial(h.port(), parameters...)
+		if want, got := theirs.until('Z'), ours.until('Z'); got != want {
+			t.Errorf("startup with %q:\n    ours %s\nPostgres %s", parameters, got, want)
+		}
+		return theirs, ours
+	}
+	_, end := n.Position()
+	long := strings.Repeat("l", 70)
+	theirs, ours := both("user", "postgres", "replication", "true", "application_name", "ünter", "options", "-c wal_sender_timeout=90500 -c datestyle=iso,dmy")
+	for name, want := range theirs.status {
+		if got := ours.status[name]; got != want && name != "is_superuser" { // there are no superusers here
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if len(ours.status) != len(theirs.status) {
+		t.Errorf("parameters %v, want %v", ours.status, theirs.status)
+	}
+	for _, sql := range []string{
+		"IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM;", "\n IDENTIFY_SYSTEM \t;\n", "identify_system", "", ";", "SELECT 1", "-- x\nIDENTIFY_SYSTEM",
+		"IDENTIFY_SYSTEM -- x", "IDENTIFY_SYSTEM; IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM x", "SHOW", "SHOW wal_segment_size", "SHOW wal_block_size",
+		"SHOW block_size", "SHOW data_directory_mode", "SHOW server_version", "SHOW transaction_read_only", "SHOW in_hot_standby", "SHOW full_page_writes",
+		"SHOW wal_sender_timeout", "SHOW DateStyle", `SHOW "TimeZone"`, "SHOW application_name", "SHOW nonsense", "SHOW some.thing", "SHOW wal_level",
+		"TIMELINE_HISTORY 2", "TIMELINE_HISTORY 0", "TIMELINE_HISTORY x",
+		"READ_REPLICATION_SLOT none", "CREATE_REPLICATION_SLOT a PHYSICAL", "READ_REPLICATION_SLOT a", "CREATE_REPLICATION_SLOT a PHYSICAL",
+		"CREATE_REPLICATION_SLOT A PHYSICAL", `CREATE_REPLICATION_SLOT "A" PHYSICAL`, `CREATE_REPLICATION_SLOT "" PHYSICAL`, `CREATE_REPLICATION_SLOT "a-b" PHYSICAL`,
+		"CREATE_REPLICATION_SLOT b PHYSICAL (RESERVE_WAL)", "CREATE_REPLICATION_SLOT c PHYSICAL ( reserve_wal 'off')", "CREATE_REPLICATION_SLOT d PHYSICAL RESERVE_WAL",
+		"CREATE_REPLICATION_SLOT e PHYSICAL (nonsense)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal maybe)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal, reserve_wal)",
+		"CREATE_REPLICATION_SLOT e PHYSICAL (snapshot 'use')", "CREATE_REPLICATION_SLOT e PHYSICAL EXPORT_SNAPSHOT", "CREATE_REPLICATION_SLOT e PHYSICAL ()",
+		"CREATE_REPLICATION_SLOT e", "CREATE_REPLICATION_SLOT 'e' PHYSICAL", "CREATE_REPLICATION_SLOT WAIT PHYSICAL",
+		"CREATE_REPLICATION_SLOT " + long + " PHYSICAL", "CREATE_REPLICATION_SLOT " + long + "x PHYSICAL", "DROP_REPLICATION_SLOT " + long,
+		"CREATE_REPLICATION_SLOT tmp TEMPORARY PHYSICAL", "READ_REPLICATION_SLOT tmp", "nonsense", "READ_REPLICATION_SLOT tmp",
+		"DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT b WAIT", "DROP_REPLICATION_SLOT c x",
+		"ALTER_REPLICATION_SLOT c (failover)", "UPLOAD_MANIFEST",
+		"START_REPLICATION", "START_REPLICATION 0/0 TIMELINE 0", "START_REPLICATION SLOT none 0/0", "START_REPLICATION 0/0 TIMELINE 7",
+		"START_REPLICATION FFFFFFF/0", "START_REPLICATION FFFFFFF/0 TIMELINE 1", "START_REPLICATION SLOT c PHYSICAL FFFFFFF/0 TIMELINE 1",
+		"START_REPLICATION 0/ TIMELINE 1", `START_REPLICATION SLOT "c PHYSICAL 0/0`,
+	} {
+		if want, got := theirs.run(sql), ours.run(sql); got != want {
+			t.Errorf("%q:\n    ours %s\nPostgres %s", sql, got, want)
+		}
+	}
+	compare := func(what string, kinds ...byte) {
+		t.Helper()
+		if want, got := theirs.until(kinds...), ours.until(kinds...); got != want {
+			t.Errorf("%s:\n    ours %s\nPostgres %s", what, got, want)
+		}
+	}
+	each := func(f func(*client)) { f(theirs); f(ours) }
+
+	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION SLOT c %s TIMELINE 1", end)) })
+	compare("start at the end", 'W')
+	each(func(c *client) { c.copyData(status(end, end, true)) })
+	compare("reply", 'd')
+	each(func(c *client) { c.message('c', nil) })
+	compare("CopyDone", 'Z')
+	if want, got := theirs.run("READ_REPLICATION_SLOT c"), ours.run("READ_REPLICATION_SLOT c"); got != want {
+		t.Errorf("slot:\n    ours %s\nPostgres %s", got, want)
+	}
+	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION %s", end)) })
+	compare("start without slot and timeline", 'W')
+	each(func(c *client) { c.copyData([]byte("r12")) })
+	compare("short report", 'Z')
+	for _, kind := range []byte("PBECD") {
+		each(func(c *client) { c.message(kind, []byte{0, 0, 0, 0}); c.message('H', nil); c.message('S', nil) })
+		compare("extended message "+string(kind), 'Z')
+	}
+	each(func(c *client) { c.message('F', []byte{0, 0, 0, 0}) })
+	compare("function call", 'Z')
+	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION %s", end)) })
+	compare("start again", 'W')
+	each(func(c *client) { c.message('f', []byte("x\x00")) })
+	compare("CopyFail", 'Z')
+
+	theirs, ours = both("user", "postgres", "replication", "true")
+	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION %s", end)) })
+	compare("start", 'W')
+	each(func(c *client) { c.copyData([]byte("?")) })
+	compare("unknown message", 'Z')
+	theirs, ours = both("user", "postgres", "replication", "true")
+	each(func(c *client) { c.message('@', nil) })
+	compare("unknown kind", 'Z')
+
+	for _, parameters := range [][]string{
+		{"user", "postgres", "replication", "maybe"}, {"replication", "true"}, {"user", "postgres", "replication", "1", "nonsense", "1"},
+		{"user", "postgres", "replication", "1", "wal_sender_timeout", "soon"}, {"user", "postgres", "replication", "1", "_pq_.walproxy_link", "1"},
+		{"user", "postgres", "replication", "1", "server_version", "1"}, {"user", "postgres", "replication", "1", "options", "-c x"},
+		{"user", "postgres", "replication", "1", "options", "-c nonsense=1"},
+	} {
+		both(parameters...)
+	}
+	for _, packet := range [][]byte{packet(4<<16, nil), packet(2<<16, nil), packet(1<<16, nil), packet(3<<16, []byte("user\x00x\x00")), packet(3<<16, nil)} {
+		want, got := allBytes(t, c.Port, packet), allBytes(t, h.port(), packet)
+		if theirs, ours := withoutPlace(want), withoutPlace(got); theirs != ours {
+			t.Errorf("packet %q:\n    ours %q\nPostgres %q", packet, ours, theirs)
+		}
+	}
+}
+
+// allBytes sends a packet and returns what comes back up to the end of the connection.
+func allBytes(t *testing.T, port int, packet []byte) string {
+	t.Helper()
+	conn := mustDial(t, port)
+	if _, err := conn.Write(packet); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
+}
+
+// withoutPlace drops from an ErrorResponse its length and the place in the source, which only PostgreSQL has.
+func withoutPlace(answer string) string {
+	if len(answer) > 5 && answer[1] == 0 {
+		answer = answer[:1] + answer[5:]
+	}
+	before, _, _ := strings.Cut(answer, "\x00F")
+	return strings.TrimRight(before, "\x00")
+}
+
+func mustDial(t *testing.T, port int) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func TestPsql(t *testing.T) {
+	psql, _, err := pgcluster.FindTool("psql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := "pässwörd \u00a0x" // SASLprep makes a blank of the no-break space
+	users, err := walsender.NewUsers(map[string]string{"postgres": secret, "verified": scramVerifier(t, "other")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode("15.18", begin, nil)
+	h := serveTCP(t, n, walsender.Options{Users: users})
+	run := func(user, password, sql string) string {
+		conninfo := fmt.Sprintf("host=127.0.0.1 port=%d user=%s replication=true require_auth=scram-sha-256", h.port(), user)
+		conninfo = strings.TrimSuffix(conninfo, " require_auth=scram-sha-256") // since libpq 16
+		cmd := exec.Command(psql, "-w", "-XAt", "-d", conninfo, "-c", sql)
+		cmd.Env = append(os.Environ(), "PGPASSWORD="+password)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return "error: " + string(out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	if got := run("postgres", secret, "IDENTIFY_SYSTEM"); got != "7302451234567890123|1|0/1000000|" {
+		t.Error(got)
+	}
+	if got := run("verified", "other", "SHOW wal_segment_size"); got != "1MB" {
+		t.Error(got)
+	}
+	if got := run("postgres", secret, "BASE_BACKUP"); !strings.Contains(got, "BASE_BACKUP is not supported by walproxy yet") {
+		t.Error(got)
+	}
+	for _, test := range []struct{ user, password, want string }{
+		{"postgres", "wrong", `password authentication failed for user "postgres"`},
+		{"nobody", "wrong", `password authentication failed for user "nobody"`},
+		{"postgres", "", "no password supplied"},
+	} {
+		if got := run(test.user, test.password, "IDENTIFY_SYSTEM"); !strings.Contains(got, test.want) {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+}
+
+// scramVerifier has PostgreSQL make a verifier of a password.
+func scramVerifier(t *testing.T, password string) string {
+	t.Helper()
+	ctx := deadline(t)
+	c := primary(t, ctx)
+	load(t, ctx, c, "CREATE ROLE x PASSWORD '"+password+"'")
+	verifier, err := c.Value(ctx, "SELECT rolpassword FROM pg_authid WHERE rolname = 'x'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verifier
+}
+
+// TestPgReceivewal streams a primary's WAL by way of a node and compares the files, with and without a slot.
+func TestPgReceivewal(t *testing.T) {
+	ctx := deadline(t)
+	c := primary(t, ctx)
+	load(t, ctx, c, "CREATE TABLE t(i int); SELECT pg_switch_wal()")
+	from, err := c.FlushLSN(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from = from.Floor(1 << 20)
+	load(t, ctx, c, "INSERT INTO t SELECT generate_series(1, 50000)")
+	n := mirror(t, ctx, c, from)
+	h := serveTCP(t, n, walsender.Options{})
+	for _, slot := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "wal")
+		var args []string
+		if slot {
+			if err := n.Create("receivewal", 0, walsender.SlotOptions{ReserveWAL: true}); err != nil {
+				t.Fatal(err)
+			}
+			args = []string{"--slot=receivewal", "--synchronous"}
+		} else {
+			seed(t, c, dir, from)
+		}
+		r, err := pgcluster.PgReceivewal(dir, h.conninfo(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.Kill)
+		load(t, ctx, c, "INSERT INTO t SELECT generate_series(1, 50000); SELECT pg_switch_wal(); INSERT INTO t VALUES (0)")
+		end := pull(t, ctx, n, c)
+		to := end.Floor(1 << 20)
+		received := pgcluster.Source{Dir: dir, SegmentBytes: 1 << 20}
+		if err := pgcluster.Until(ctx, func() (bool, error) {
+			if !r.Running() {
+				return false, fmt.Errorf("it ended: %s", r.Log(4096))
+			}
+			return pgcluster.CompareWAL(c.WAL(), received, 1, from, end) == nil, nil
+		}); err != nil {
+			t.Fatalf("slot %v: %v: %v", slot, err, pgcluster.CompareWAL(c.WAL(), received, 1, from, to))
+		}
+		if slot {
+			eventually(t, n, "slot", func() bool { return n.slots["receivewal"].restart == end })
+		}
+		if err := r.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// seed gives pg_receivewal a complete segment to go on from, which ends at from.
+func seed(t *testing.T, c *pgcluster.Cluster, dir string, from protocol.LSN) {
+	t.Helper()
+	name := protocol.SegmentName(1, from-1, 1<<20)
+	content, err := os.ReadFile(filepath.Join(c.WALDir(), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStandby has a stock standby follow a node that holds its primary's WAL, across a restart of the node.
+func TestStandby(t *testing.T) {
+	ctx := deadline(t)
+	c := primary(t, ctx)
+	if err := c.Stop(ctx, pgcluster.Fast); err != nil {
+		t.Fatal(err)
+	}
+	standby, err := c.Clone(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { standby.Close() })
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	from, err := c.FlushLSN(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	load(t, ctx, c, "CREATE TABLE t AS SELECT generate_series(1, 30000) i")
+	n := mirror(t, ctx, c, from-1)
+	users, err := walsender.NewUsers(map[string]string{"postgres": "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := serveTCP(t, n, walsender.Options{Users: users})
+	if err := n.Create("standby", 0, walsender.SlotOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.MakeStandby(h.conninfo()+" password=secret application_name=sb", "standby"); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Configure("wal_receiver_status_interval = 1", "wal_retrieve_retry_interval = 200ms", "wal_receiver_timeout = 2s"); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	check := func() {
+		t.Helper()
+		load(t, ctx, c, "INSERT INTO t SELECT generate_series(1, 10000)")
+		end := pull(t, ctx, n, c)
+		if err := standby.WaitReplayed(ctx, end); err != nil {
+			t.Fatal(err)
+		}
+		if err := pgcluster.CompareWAL(c.WAL(), standby.WAL(), 1, from, end); err != nil {
+			t.Error(err)
+		}
+		const sum = "SELECT count(*) || ' ' || sum(i) FROM t"
+		want, errWant := c.Value(ctx, sum)
+		got, errGot := standby.Value(ctx, sum)
+		if errWant != nil || errGot != nil || got != want {
+			t.Errorf("standby has %s, %v; primary %s, %v", got, errGot, want, errWant)
+		}
+		eventually(t, n, "report", func() bool {
+			last := n.consumers[len(n.consumers)-1]
+			return len(last.reports) > 0 && last.reports[len(last.reports)-1].Flush == end && n.slots["standby"].restart == end
+		})
+	}
+	check()
+	address := h.listener.Addr().String()
+	began := time.Now()
+	h.stop() // the standby confirms everything, and the stream ends in peace
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("shutdown took %s", d)
+	}
+	if err := pgcluster.Until(ctx, func() (bool, error) {
+		return strings.Contains(standby.Log(), "replication terminated by primary server"), nil
+	}); err != nil {
+		t.Errorf("%v; log of the standby:\n%s", err, standby.Log())
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, n, l, walsender.Options{Users: users})
+	check()
+	consumer := n.consumers[len(n.consumers)-1]
+	if consumer.info.ApplicationName != "sb" || consumer.info.Slot != "standby" || consumer.info.User != "postgres" {
+		t.Errorf("%+v", consumer.info)
+	}
+	began = time.Now()
+	eventually(t, n, "life on an idle line", func() bool { return time.Since(began) > 5*time.Second || consumer.closed })
+	if consumer.closed {
+		t.Error("the standby left an idle stream")
+	}
+}
