@@ -386,3 +386,32 @@ func TestBroken(t *testing.T) {
 		})
 	}
 }
+
+// TestFarewell: a receiver that is stopped reports what it has, and says goodbye.
+func TestFarewell(t *testing.T) {
+	last := make(chan protocol.Status, 1)
+	f := newFake(t, func(c *fakeConn, _ string) {
+		c.send(copyBoth, wal(fakeBegin, somewal(10)))
+		var status protocol.Status
+		for {
+			kind, body, err := c.read()
+			if err != nil {
+				t.Errorf("no goodbye: %v", err)
+			}
+			if err != nil || kind == 'X' {
+				last <- status
+				return
+			}
+			if status, err = protocol.ParseStatus(body); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	sink := newMemSink()
+	_, stop := start(t, walreceiver.Options{Conninfo: f.conninfo()}, sink)
+	sink.waitFor(t, 1, fakeBegin+10)
+	must(t, stopQuietly(stop))
+	if got := <-last; got.Write != fakeBegin+10 || got.Flush != got.Write {
+		t.Errorf("last report: written %s, flushed %s", got.Write, got.Flush)
+	}
+}
