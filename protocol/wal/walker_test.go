@@ -19,13 +19,13 @@ func TestWalkerFindsEveryRecord(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for version := wal.PG13; version <= wal.PG18; version++ {
 		for _, pageSize := range []uint64{1 << 10, 4 << 10, 8 << 10, 64 << 10} {
-			b := newBuilder(version, pageSize, mib, 3*mib)
+			b := newBuilder(version, pageSize, mib, 4*mib-256<<10)
 			type found struct {
 				start, end protocol.LSN
 				rec        []byte
 			}
 			var want []found
-			for b.pos < 5*mib-200000 {
+			for b.pos < 5*mib-700000 {
 				r := randomRecord(rng, version)
 				if rng.IntN(300) == 0 {
 					r = switchRecord()
@@ -71,11 +71,11 @@ func TestWalkerFindsEveryRecord(t *testing.T) {
 func TestWalkerStartsAnywhere(t *testing.T) {
 	b := newBuilder(wal.PG16, 1<<10, mib, mib-4<<10)
 	var starts []protocol.LSN
-	for range 30 {
+	for range 15 {
 		start, _, _ := b.record(simple(wal.RmgrHeap, 0, 300))
 		starts = append(starts, start)
 	}
-	b.record(simple(wal.RmgrHeap, 0, 5000))
+	b.record(simple(wal.RmgrHeap, 0, 3000))
 	for offset := range b.out {
 		start := b.start + protocol.LSN(offset)
 		l := walk(t, start, b.options(), b.out[offset:], whole, nil)
