@@ -5,6 +5,7 @@ package recompress
 import (
 	"fmt"
 
+	"walproxy/protocol"
 	"walproxy/protocol/link"
 	"walproxy/recompress/zstd"
 )
@@ -76,7 +77,7 @@ func (o Options) withDefaults() (Options, error) {
 // encoder codes the WAL of one stream, piece by piece. Begin comes first, and again after an error. Implementations keep
 // their memory from stream to stream.
 type encoder interface {
-	Begin()
+	Begin(tli protocol.Timeline, start protocol.LSN)
 	// Append appends the payload that carries wal as the next piece of the stream to dst and returns the extended buffer.
 	Append(dst, wal []byte) ([]byte, error)
 }
@@ -84,7 +85,7 @@ type encoder interface {
 // decoder undoes an encoder. Begin comes first, and again after an error. Whatever the payload, Append neither blocks nor
 // panics, and appends no more than rawBytes bytes.
 type decoder interface {
-	Begin() error
+	Begin(tli protocol.Timeline, start protocol.LSN) error
 	Append(dst, payload []byte, rawBytes int) ([]byte, error)
 }
 

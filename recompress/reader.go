@@ -87,7 +87,7 @@ func (r *Reader) position(f *link.Frame) error {
 		}
 		r.decoder, r.codec = d, f.Codec
 	}
-	return r.decoder.Begin()
+	return r.decoder.Begin(f.Timeline, f.Start)
 }
 
 func corrupt(f *link.Frame, what string) error {

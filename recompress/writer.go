@@ -112,7 +112,7 @@ func (w *Writer) build(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 // encode completes f as a coded frame, or reports false: it would not be smaller than wal, or it does not hold wal.
 func (w *Writer) encode(f *link.Frame, wal []byte) bool {
 	if w.stream == 0 {
-		w.encoder.Begin()
+		w.encoder.Begin(f.Timeline, f.Start)
 	}
 	var err error
 	if w.payload, err = w.encoder.Append(w.payload[:0], wal); err != nil {

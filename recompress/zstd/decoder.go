@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
+
+	"walproxy/protocol"
 )
 
 var (
@@ -36,7 +38,7 @@ func NewDecoder() (*Decoder, error) {
 }
 
 // Begin forgets the stream; the next Append starts another.
-func (d *Decoder) Begin() error {
+func (d *Decoder) Begin(protocol.Timeline, protocol.LSN) error {
 	d.in = nil
 	if err := d.dec.Reset(&d.in); err != nil {
 		return fmt.Errorf("begin zstd stream: %w", err)

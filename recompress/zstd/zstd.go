@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
+
+	"walproxy/protocol"
 )
 
 // DefaultLevel is the effort that is used when none is asked for.
@@ -50,7 +52,7 @@ func NewEncoder(level int, windowBytes uint32) (*Encoder, error) {
 }
 
 // Begin forgets the stream; the next Append starts another.
-func (e *Encoder) Begin() { e.enc.Reset(&e.out) }
+func (e *Encoder) Begin(protocol.Timeline, protocol.LSN) { e.enc.Reset(&e.out) }
 
 // Append appends to dst the payload that carries wal as the next piece of the stream, and returns the extended buffer. wal is
 // not retained. After an error the stream is unusable until Begin.

@@ -32,7 +32,7 @@ func TestPayloadsAreOneZstdFrame(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				e.Begin()
+				e.Begin(1, 0)
 				var stream []byte
 				for _, p := range cut {
 					if stream, err = e.Append(stream, p); err != nil {
@@ -68,8 +68,8 @@ func TestPieceByPiece(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Begin()
-	if err := d.Begin(); err != nil {
+	e.Begin(1, 0)
+	if err := d.Begin(1, 0); err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range cut {
