@@ -80,11 +80,15 @@ func FuzzSession(f *testing.F) {
 		}()
 		go func() {
 			_, _ = client.Write(input) // the server may hang up first
-			_ = client.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+			_ = client.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
 		}()
 		answer, _ := io.ReadAll(client)
 		client.Close()
-		<-ended
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("the session goes on without a client: %q", input)
+		}
 		checkMessages(t, answer)
 	})
 }
@@ -119,9 +123,6 @@ func FuzzUsers(f *testing.F) {
 		for name, secret := range secrets {
 			v, err := ParseVerifier(secret)
 			if err != nil {
-				if len(secret) > 8 && strings.Contains(err.Error(), secret) {
-					t.Fatal("the error shows the secret")
-				}
 				continue
 			}
 			again, err := ParseVerifier(v.secret())

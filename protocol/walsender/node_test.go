@@ -88,6 +88,11 @@ func (n *node) grow(wal []byte) {
 
 // fork ends the current timeline at end and goes on with the next, whose WAL begins with its segment's first byte.
 func (n *node) fork(next protocol.Timeline, end protocol.LSN) {
+	n.forkBy(next, end, fmt.Appendf(bytes.Clone(n.histories[n.tli]), "%d\t%s\ttest\n", n.tli, end))
+}
+
+// forkBy is fork with a history file that a server wrote.
+func (n *node) forkBy(next protocol.Timeline, end protocol.LSN, history []byte) {
 	n.change(func() {
 		old := n.wal[n.tli]
 		old.end = &protocol.TimelineEndError{Timeline: n.tli, Next: next, At: end}
@@ -95,7 +100,7 @@ func (n *node) fork(next protocol.Timeline, end protocol.LSN) {
 		shared := bytes.Clone(old.data[begin-old.begin : end-old.begin])
 		old.data = old.data[:end-old.begin]
 		n.wal[next] = &memory{begin: begin, data: shared}
-		n.histories[next] = fmt.Appendf(bytes.Clone(n.histories[n.tli]), "%d\t%s\ttest\n", n.tli, end)
+		n.histories[next] = history
 		n.tli = next
 	})
 }

@@ -61,8 +61,8 @@ func pull(t *testing.T, ctx context.Context, n *node, c *pgcluster.Cluster) prot
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, have := n.Position()
-	more, err := pgcluster.ReadWAL(c.WAL(), 1, have, end)
+	tli, have := n.Position()
+	more, err := pgcluster.ReadWAL(c.WAL(), tli, have, end)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,93 +357,5 @@ func seed(t *testing.T, c *pgcluster.Cluster, dir string, from protocol.LSN) {
 	}
 	if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestStandby has a stock standby follow a node that holds its primary's WAL, across a restart of the node.
-func TestStandby(t *testing.T) {
-	ctx := deadline(t)
-	c := primary(t, ctx)
-	if err := c.Stop(ctx, pgcluster.Fast); err != nil {
-		t.Fatal(err)
-	}
-	standby, err := c.Clone(ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { standby.Close() })
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	from, err := c.FlushLSN(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	load(t, ctx, c, "CREATE TABLE t AS SELECT generate_series(1, 30000) i")
-	n := mirror(t, ctx, c, from-1)
-	users, err := walsender.NewUsers(map[string]string{"postgres": "secret"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := serveTCP(t, n, walsender.Options{Users: users})
-	if err := n.Create("standby", 0, walsender.SlotOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := standby.MakeStandby(h.conninfo()+" password=secret application_name=sb", "standby"); err != nil {
-		t.Fatal(err)
-	}
-	if err := standby.Configure("wal_receiver_status_interval = 1", "wal_retrieve_retry_interval = 200ms", "wal_receiver_timeout = 2s"); err != nil {
-		t.Fatal(err)
-	}
-	if err := standby.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	check := func() {
-		t.Helper()
-		load(t, ctx, c, "INSERT INTO t SELECT generate_series(1, 10000)")
-		end := pull(t, ctx, n, c)
-		if err := standby.WaitReplayed(ctx, end); err != nil {
-			t.Fatal(err)
-		}
-		if err := pgcluster.CompareWAL(c.WAL(), standby.WAL(), 1, from, end); err != nil {
-			t.Error(err)
-		}
-		const sum = "SELECT count(*) || ' ' || sum(i) FROM t"
-		want, errWant := c.Value(ctx, sum)
-		got, errGot := standby.Value(ctx, sum)
-		if errWant != nil || errGot != nil || got != want {
-			t.Errorf("standby has %s, %v; primary %s, %v", got, errGot, want, errWant)
-		}
-		eventually(t, n, "report", func() bool {
-			last := n.consumers[len(n.consumers)-1]
-			return len(last.reports) > 0 && last.reports[len(last.reports)-1].Flush == end && n.slots["standby"].restart == end
-		})
-	}
-	check()
-	address := h.listener.Addr().String()
-	began := time.Now()
-	h.stop() // the standby confirms everything, and the stream ends in peace
-	if d := time.Since(began); d > 5*time.Second {
-		t.Errorf("shutdown took %s", d)
-	}
-	if err := pgcluster.Until(ctx, func() (bool, error) {
-		return strings.Contains(standby.Log(), "replication terminated by primary server"), nil
-	}); err != nil {
-		t.Errorf("%v; log of the standby:\n%s", err, standby.Log())
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve(t, n, l, walsender.Options{Users: users})
-	check()
-	consumer := n.consumers[len(n.consumers)-1]
-	if consumer.info.ApplicationName != "sb" || consumer.info.Slot != "standby" || consumer.info.User != "postgres" {
-		t.Errorf("%+v", consumer.info)
-	}
-	began = time.Now()
-	eventually(t, n, "life on an idle line", func() bool { return time.Since(began) > 5*time.Second || consumer.closed })
-	if consumer.closed {
-		t.Error("the standby left an idle stream")
 	}
 }
