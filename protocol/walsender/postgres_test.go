@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,15 @@ import (
 // primary is a running PostgreSQL 15 with small segments; its WAL before begin is not looked at.
 func primary(t *testing.T, ctx context.Context) *pgcluster.Cluster {
 	t.Helper()
-	c, err := pgcluster.Create(ctx, pgcluster.Options{Major: 15, SegmentMiB: 1, NoFsync: true})
+	return primaryOf(t, ctx, 15)
+}
+
+func primaryOf(t *testing.T, ctx context.Context, major int) *pgcluster.Cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("real servers do not run with -short")
+	}
+	c, err := pgcluster.Create(ctx, pgcluster.Options{Major: major, SegmentMiB: 1, NoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +92,17 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestSameAnswersAsPostgres sends the same commands to a PostgreSQL 15 and to a node of its WAL and compares every message.
+// TestSameAnswersAsPostgres sends the same commands to a PostgreSQL server of every version and to a node of its WAL, and
+// compares every message.
 func TestSameAnswersAsPostgres(t *testing.T) {
+	for _, major := range pgcluster.Majors() {
+		t.Run(strconv.Itoa(major), func(t *testing.T) { sameAnswers(t, major) })
+	}
+}
+
+func sameAnswers(t *testing.T, major int) {
 	ctx := deadline(t)
-	c := primary(t, ctx)
+	c := primaryOf(t, ctx, major)
 	load(t, ctx, c, "CREATE TABLE t AS SELECT generate_series(1, 20000) i; SELECT pg_switch_wal(); CHECKPOINT")
 	start, err := c.FlushLSN(ctx)
 	if err != nil {
@@ -101,6 +117,9 @@ func TestSameAnswersAsPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
 		cl := newClient(t, conn)
 		cl.verbose = true
 		cl.startup(3<<16, parameters...)
@@ -139,9 +158,9 @@ func TestSameAnswersAsPostgres(t *testing.T) {
 		"CREATE_REPLICATION_SLOT " + long + " PHYSICAL", "CREATE_REPLICATION_SLOT " + long + "x PHYSICAL", "DROP_REPLICATION_SLOT " + long,
 		"CREATE_REPLICATION_SLOT tmp TEMPORARY PHYSICAL", "READ_REPLICATION_SLOT tmp", "nonsense", "READ_REPLICATION_SLOT tmp",
 		"DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT b WAIT", "DROP_REPLICATION_SLOT c x",
-		"ALTER_REPLICATION_SLOT c (failover)", "UPLOAD_MANIFEST",
+		"ALTER_REPLICATION_SLOT d (failover)", "ALTER_REPLICATION_SLOT none (failover)",
 		"START_REPLICATION", "START_REPLICATION 0/0 TIMELINE 0", "START_REPLICATION SLOT none 0/0", "START_REPLICATION 0/0 TIMELINE 7",
-		"START_REPLICATION FFFFFFF/0", "START_REPLICATION FFFFFFF/0 TIMELINE 1", "START_REPLICATION SLOT c PHYSICAL FFFFFFF/0 TIMELINE 1",
+		"START_REPLICATION FFFFFFF/0", "START_REPLICATION FFFFFFF/0 TIMELINE 1", "START_REPLICATION SLOT d PHYSICAL FFFFFFF/0 TIMELINE 1",
 		"START_REPLICATION 0/ TIMELINE 1", `START_REPLICATION SLOT "c PHYSICAL 0/0`,
 	} {
 		if want, got := theirs.run(sql), ours.run(sql); got != want {
@@ -156,13 +175,13 @@ func TestSameAnswersAsPostgres(t *testing.T) {
 	}
 	each := func(f func(*client)) { f(theirs); f(ours) }
 
-	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION SLOT c %s TIMELINE 1", end)) })
+	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION SLOT d %s TIMELINE 1", end)) })
 	compare("start at the end", 'W')
 	each(func(c *client) { c.copyData(status(end, end, true)) })
 	compare("reply", 'd')
 	each(func(c *client) { c.message('c', nil) })
 	compare("CopyDone", 'Z')
-	if want, got := theirs.run("READ_REPLICATION_SLOT c"), ours.run("READ_REPLICATION_SLOT c"); got != want {
+	if want, got := theirs.run("READ_REPLICATION_SLOT d"), ours.run("READ_REPLICATION_SLOT d"); got != want {
 		t.Errorf("slot:\n    ours %s\nPostgres %s", got, want)
 	}
 	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION %s", end)) })
@@ -198,6 +217,9 @@ func TestSameAnswersAsPostgres(t *testing.T) {
 		both(parameters...)
 	}
 	for _, packet := range [][]byte{packet(4<<16, nil), packet(2<<16, nil), packet(1<<16, nil), packet(3<<16, []byte("user\x00x\x00")), packet(3<<16, nil)} {
+		if major == 13 && packet[5] == 2 {
+			continue // it still speaks that
+		}
 		want, got := allBytes(t, c.Port, packet), allBytes(t, h.port(), packet)
 		if theirs, ours := withoutPlace(want), withoutPlace(got); theirs != ours {
 			t.Errorf("packet %q:\n    ours %q\nPostgres %q", packet, ours, theirs)

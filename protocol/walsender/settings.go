@@ -27,13 +27,14 @@ type definition struct {
 	since    int    // first major version that has it
 	reported int    // first major version that reports it by ParameterStatus, 0 none
 	check    func(string) (string, bool)
+	check16  func(string) (string, bool) // instead of check from version 16 on; may be nil
 }
 
 // definitions are the parameters that clients set at startup or read. A value is checked as far as the session acts on it.
 //
 // Source: PostgreSQL src/backend/utils/misc/guc_tables.c, GUC_REPORT (13-18).
 var definitions = []definition{
-	{name: "application_name", reported: 13, check: printable},
+	{name: "application_name", reported: 13, check: printable, check16: escaped},
 	{name: "client_encoding", value: "SQL_ASCII", reported: 13},
 	{name: "DateStyle", value: "ISO, MDY", reported: 13, check: dateStyle},
 	{name: "IntervalStyle", value: "postgres", reported: 13},
@@ -133,6 +134,9 @@ func (s *settings) set(p setting) error {
 		return protocol.Fatalf(protocol.CodeUndefinedObject, "unrecognized configuration parameter \"%s\"", p.name)
 	}
 	value := p.value
+	if s.major >= 16 && d.check16 != nil {
+		d.check = d.check16
+	}
 	if d.check != nil {
 		checked, ok := d.check(value)
 		if !ok && checked == notSettable {
@@ -193,15 +197,30 @@ func (s *settings) walSenderTimeout() time.Duration {
 
 func fixed(string) (string, bool) { return notSettable, false }
 
-// printable replaces what is not printable ASCII, as PostgreSQL does in an application_name.
+// printable cuts a name and replaces what is not printable ASCII.
+//
+// Source: PostgreSQL src/common/string.c, pg_clean_ascii (13-18).
 func printable(value string) (string, bool) {
-	b := []byte(value)
+	b := []byte(value[:min(len(value), protocol.MaxNameBytes)])
 	for i, c := range b {
 		if c < 0x20 || c > 0x7e {
 			b[i] = '?'
 		}
 	}
-	return string(b[:min(len(b), protocol.MaxNameBytes)]), true
+	return string(b), true
+}
+
+// escaped cuts a name and spells what is not printable ASCII in hexadecimal.
+func escaped(value string) (string, bool) {
+	var b []byte
+	for _, c := range []byte(value[:min(len(value), protocol.MaxNameBytes)]) {
+		if c < 0x20 || c > 0x7e {
+			b = fmt.Appendf(b, "\\x%02x", c)
+		} else {
+			b = append(b, c)
+		}
+	}
+	return string(b), true
 }
 
 func boolean(value string) (string, bool) {
