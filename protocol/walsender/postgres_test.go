@@ -100,6 +100,80 @@ func TestSameAnswersAsPostgres(t *testing.T) {
 	}
 }
 
+// long is longer than a name can be.
+var long = strings.Repeat("l", 70)
+
+// sameCommands are sent in this order.
+var sameCommands = []string{
+	"IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM;", "\n IDENTIFY_SYSTEM \t;\n", "identify_system", "", ";", "SELECT 1", "-- x\nIDENTIFY_SYSTEM",
+	"IDENTIFY_SYSTEM -- x", "IDENTIFY_SYSTEM; IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM x", "SHOW", "SHOW wal_segment_size", "SHOW wal_block_size",
+	"SHOW block_size", "SHOW data_directory_mode", "SHOW server_version", "SHOW transaction_read_only", "SHOW in_hot_standby", "SHOW full_page_writes",
+	"SHOW wal_sender_timeout", "SHOW DateStyle", `SHOW "TimeZone"`, "SHOW application_name", "SHOW nonsense", "SHOW some.thing", "SHOW wal_level",
+	"TIMELINE_HISTORY 2", "TIMELINE_HISTORY 0", "TIMELINE_HISTORY x",
+	"READ_REPLICATION_SLOT none", "CREATE_REPLICATION_SLOT a PHYSICAL", "READ_REPLICATION_SLOT a", "CREATE_REPLICATION_SLOT a PHYSICAL",
+	"CREATE_REPLICATION_SLOT A PHYSICAL", `CREATE_REPLICATION_SLOT "A" PHYSICAL`, `CREATE_REPLICATION_SLOT "" PHYSICAL`, `CREATE_REPLICATION_SLOT "a-b" PHYSICAL`,
+	"CREATE_REPLICATION_SLOT b PHYSICAL (RESERVE_WAL)", "CREATE_REPLICATION_SLOT c PHYSICAL ( reserve_wal 'off')", "CREATE_REPLICATION_SLOT d PHYSICAL RESERVE_WAL",
+	"CREATE_REPLICATION_SLOT e PHYSICAL (nonsense)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal maybe)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal, reserve_wal)",
+	"CREATE_REPLICATION_SLOT e PHYSICAL (snapshot 'use')", "CREATE_REPLICATION_SLOT e PHYSICAL EXPORT_SNAPSHOT", "CREATE_REPLICATION_SLOT e PHYSICAL ()",
+	"CREATE_REPLICATION_SLOT e", "CREATE_REPLICATION_SLOT 'e' PHYSICAL", "CREATE_REPLICATION_SLOT WAIT PHYSICAL",
+	"CREATE_REPLICATION_SLOT " + long + " PHYSICAL", "CREATE_REPLICATION_SLOT " + long + "x PHYSICAL", "DROP_REPLICATION_SLOT " + long,
+	"CREATE_REPLICATION_SLOT tmp TEMPORARY PHYSICAL", "READ_REPLICATION_SLOT tmp", "nonsense", "READ_REPLICATION_SLOT tmp",
+	"DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT b WAIT", "DROP_REPLICATION_SLOT c x",
+	"ALTER_REPLICATION_SLOT d (failover)", "ALTER_REPLICATION_SLOT none (failover)",
+	"START_REPLICATION", "START_REPLICATION 0/0 TIMELINE 0", "START_REPLICATION SLOT none 0/0", "START_REPLICATION 0/0 TIMELINE 7",
+	"START_REPLICATION FFFFFFF/0", "START_REPLICATION FFFFFFF/0 TIMELINE 1", "START_REPLICATION SLOT d PHYSICAL FFFFFFF/0 TIMELINE 1",
+	"START_REPLICATION 0/ TIMELINE 1", `START_REPLICATION SLOT "c PHYSICAL 0/0`,
+}
+
+// pair is a session with a PostgreSQL server and one with a node that must say the same.
+type pair struct {
+	t            *testing.T
+	theirPort    int
+	ourPort      int
+	theirs, ours *client
+}
+
+// connect begins two new sessions, which must begin alike.
+func (p *pair) connect(parameters ...string) {
+	p.t.Helper()
+	p.theirs, p.ours = p.dial(p.theirPort), p.dial(p.ourPort)
+	p.each(func(c *client) { c.startup(3<<16, parameters...) })
+	p.compare(fmt.Sprintf("startup with %q", parameters), 'Z')
+}
+
+func (p *pair) dial(port int) *client {
+	conn := mustDial(p.t, port)
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		p.t.Fatal(err)
+	}
+	c := newClient(p.t, conn)
+	c.verbose = true
+	return c
+}
+
+func (p *pair) each(f func(*client)) { f(p.theirs); f(p.ours) }
+
+func (p *pair) compare(what string, kinds ...byte) {
+	p.t.Helper()
+	if want, got := p.theirs.until(kinds...), p.ours.until(kinds...); got != want {
+		p.t.Errorf("%s:\n    ours %s\nPostgres %s", what, got, want)
+	}
+}
+
+// query sends a command to both and compares the answers up to a kind of message.
+func (p *pair) query(sql string, kinds ...byte) {
+	p.t.Helper()
+	p.each(func(c *client) { c.query(sql) })
+	p.compare(sql, kinds...)
+}
+
+// message is query for any message.
+func (p *pair) message(kind byte, body string, kinds ...byte) {
+	p.t.Helper()
+	p.each(func(c *client) { c.message(kind, []byte(body)) })
+	p.compare(fmt.Sprintf("%c %q", kind, body), kinds...)
+}
+
 func sameAnswers(t *testing.T, major int) {
 	ctx := deadline(t)
 	c := primaryOf(t, ctx, major)
@@ -110,119 +184,67 @@ func sameAnswers(t *testing.T, major int) {
 	}
 	n := mirror(t, ctx, c, start)
 	n.maxSlots = 20
-	h := serveTCP(t, n, walsender.Options{})
-	dial := func(port int, parameters ...string) *client {
-		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		cl := newClient(t, conn)
-		cl.verbose = true
-		cl.startup(3<<16, parameters...)
-		return cl
-	}
-	both := func(parameters ...string) (theirs, ours *client) {
-		theirs, ours = dial(c.Port, parameters...), dial(h.port(), parameters...)
-		if want, got := theirs.until('Z'), ours.until('Z'); got != want {
-			t.Errorf("startup with %q:\n    ours %s\nPostgres %s", parameters, got, want)
-		}
-		return theirs, ours
-	}
+	p := &pair{t: t, theirPort: c.Port, ourPort: serveTCP(t, n, walsender.Options{}).port()}
 	_, end := n.Position()
-	long := strings.Repeat("l", 70)
-	theirs, ours := both("user", "postgres", "replication", "true", "application_name", "ünter", "options", "-c wal_sender_timeout=90500 -c datestyle=iso,dmy")
-	for name, want := range theirs.status {
-		if got := ours.status[name]; got != want && name != "is_superuser" { // there are no superusers here
+	p.connect("user", "postgres", "replication", "true", "application_name", "ünter", "options", "-c wal_sender_timeout=90500 -c datestyle=iso,dmy")
+	for name, want := range p.theirs.status {
+		if got := p.ours.status[name]; got != want && name != "is_superuser" { // there are no superusers here
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if len(ours.status) != len(theirs.status) {
-		t.Errorf("parameters %v, want %v", ours.status, theirs.status)
+	if len(p.ours.status) != len(p.theirs.status) {
+		t.Errorf("parameters %v, want %v", p.ours.status, p.theirs.status)
 	}
-	for _, sql := range []string{
-		"IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM;", "\n IDENTIFY_SYSTEM \t;\n", "identify_system", "", ";", "SELECT 1", "-- x\nIDENTIFY_SYSTEM",
-		"IDENTIFY_SYSTEM -- x", "IDENTIFY_SYSTEM; IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM x", "SHOW", "SHOW wal_segment_size", "SHOW wal_block_size",
-		"SHOW block_size", "SHOW data_directory_mode", "SHOW server_version", "SHOW transaction_read_only", "SHOW in_hot_standby", "SHOW full_page_writes",
-		"SHOW wal_sender_timeout", "SHOW DateStyle", `SHOW "TimeZone"`, "SHOW application_name", "SHOW nonsense", "SHOW some.thing", "SHOW wal_level",
-		"TIMELINE_HISTORY 2", "TIMELINE_HISTORY 0", "TIMELINE_HISTORY x",
-		"READ_REPLICATION_SLOT none", "CREATE_REPLICATION_SLOT a PHYSICAL", "READ_REPLICATION_SLOT a", "CREATE_REPLICATION_SLOT a PHYSICAL",
-		"CREATE_REPLICATION_SLOT A PHYSICAL", `CREATE_REPLICATION_SLOT "A" PHYSICAL`, `CREATE_REPLICATION_SLOT "" PHYSICAL`, `CREATE_REPLICATION_SLOT "a-b" PHYSICAL`,
-		"CREATE_REPLICATION_SLOT b PHYSICAL (RESERVE_WAL)", "CREATE_REPLICATION_SLOT c PHYSICAL ( reserve_wal 'off')", "CREATE_REPLICATION_SLOT d PHYSICAL RESERVE_WAL",
-		"CREATE_REPLICATION_SLOT e PHYSICAL (nonsense)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal maybe)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal, reserve_wal)",
-		"CREATE_REPLICATION_SLOT e PHYSICAL (snapshot 'use')", "CREATE_REPLICATION_SLOT e PHYSICAL EXPORT_SNAPSHOT", "CREATE_REPLICATION_SLOT e PHYSICAL ()",
-		"CREATE_REPLICATION_SLOT e", "CREATE_REPLICATION_SLOT 'e' PHYSICAL", "CREATE_REPLICATION_SLOT WAIT PHYSICAL",
-		"CREATE_REPLICATION_SLOT " + long + " PHYSICAL", "CREATE_REPLICATION_SLOT " + long + "x PHYSICAL", "DROP_REPLICATION_SLOT " + long,
-		"CREATE_REPLICATION_SLOT tmp TEMPORARY PHYSICAL", "READ_REPLICATION_SLOT tmp", "nonsense", "READ_REPLICATION_SLOT tmp",
-		"DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT b WAIT", "DROP_REPLICATION_SLOT c x",
-		"ALTER_REPLICATION_SLOT d (failover)", "ALTER_REPLICATION_SLOT none (failover)",
-		"START_REPLICATION", "START_REPLICATION 0/0 TIMELINE 0", "START_REPLICATION SLOT none 0/0", "START_REPLICATION 0/0 TIMELINE 7",
-		"START_REPLICATION FFFFFFF/0", "START_REPLICATION FFFFFFF/0 TIMELINE 1", "START_REPLICATION SLOT d PHYSICAL FFFFFFF/0 TIMELINE 1",
-		"START_REPLICATION 0/ TIMELINE 1", `START_REPLICATION SLOT "c PHYSICAL 0/0`,
-	} {
-		if want, got := theirs.run(sql), ours.run(sql); got != want {
-			t.Errorf("%q:\n    ours %s\nPostgres %s", sql, got, want)
-		}
+	for _, sql := range sameCommands {
+		p.query(sql, 'Z')
 	}
-	compare := func(what string, kinds ...byte) {
-		t.Helper()
-		if want, got := theirs.until(kinds...), ours.until(kinds...); got != want {
-			t.Errorf("%s:\n    ours %s\nPostgres %s", what, got, want)
-		}
-	}
-	each := func(f func(*client)) { f(theirs); f(ours) }
+	p.copies(end)
+	p.refusals(major)
+}
 
-	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION SLOT d %s TIMELINE 1", end)) })
-	compare("start at the end", 'W')
-	each(func(c *client) { c.copyData(status(end, end, true)) })
-	compare("reply", 'd')
-	each(func(c *client) { c.message('c', nil) })
-	compare("CopyDone", 'Z')
-	if want, got := theirs.run("READ_REPLICATION_SLOT d"), ours.run("READ_REPLICATION_SLOT d"); got != want {
-		t.Errorf("slot:\n    ours %s\nPostgres %s", got, want)
-	}
-	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION %s", end)) })
-	compare("start without slot and timeline", 'W')
-	each(func(c *client) { c.copyData([]byte("r12")) })
-	compare("short report", 'Z')
+// copies compares streams that begin at the end of the WAL, and what may go wrong in them.
+func (p *pair) copies(end protocol.LSN) {
+	start := fmt.Sprintf("START_REPLICATION %s", end)
+	p.query(fmt.Sprintf("START_REPLICATION SLOT d %s TIMELINE 1", end), 'W')
+	p.message('d', string(status(end, end, true)), 'd')
+	p.message('c', "", 'Z')
+	p.query("READ_REPLICATION_SLOT d", 'Z')
+	p.query(start, 'W')
+	p.message('d', "r12", 'Z')
 	for _, kind := range []byte("PBECD") {
-		each(func(c *client) { c.message(kind, []byte{0, 0, 0, 0}); c.message('H', nil); c.message('S', nil) })
-		compare("extended message "+string(kind), 'Z')
+		p.each(func(c *client) { c.message(kind, []byte{0, 0, 0, 0}); c.message('H', nil); c.message('S', nil) })
+		p.compare("extended message "+string(kind), 'Z')
 	}
-	each(func(c *client) { c.message('F', []byte{0, 0, 0, 0}) })
-	compare("function call", 'Z')
-	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION %s", end)) })
-	compare("start again", 'W')
-	each(func(c *client) { c.message('f', []byte("x\x00")) })
-	compare("CopyFail", 'Z')
+	p.message('F', "\x00\x00\x00\x00", 'Z')
+	p.query(start, 'W')
+	p.message('f', "x\x00", 'Z')
+	p.connect("user", "postgres", "replication", "true")
+	p.query(start, 'W')
+	p.message('d', "?", 'Z')
+	p.connect("user", "postgres", "replication", "true")
+	p.query(start, 'W')
+	p.message('Q', "IDENTIFY_SYSTEM\x00", 'Z')
+	p.connect("user", "postgres", "replication", "true")
+	p.message('@', "", 'Z')
+}
 
-	theirs, ours = both("user", "postgres", "replication", "true")
-	each(func(c *client) { c.query(fmt.Sprintf("START_REPLICATION %s", end)) })
-	compare("start", 'W')
-	each(func(c *client) { c.copyData([]byte("?")) })
-	compare("unknown message", 'Z')
-	theirs, ours = both("user", "postgres", "replication", "true")
-	each(func(c *client) { c.message('@', nil) })
-	compare("unknown kind", 'Z')
-
+// refusals compares startup packets that are refused, or negotiated.
+func (p *pair) refusals(major int) {
 	for _, parameters := range [][]string{
 		{"user", "postgres", "replication", "maybe"}, {"replication", "true"}, {"user", "postgres", "replication", "1", "nonsense", "1"},
 		{"user", "postgres", "replication", "1", "wal_sender_timeout", "soon"}, {"user", "postgres", "replication", "1", "_pq_.walproxy_link", "1"},
 		{"user", "postgres", "replication", "1", "server_version", "1"}, {"user", "postgres", "replication", "1", "options", "-c x"},
 		{"user", "postgres", "replication", "1", "options", "-c nonsense=1"},
 	} {
-		both(parameters...)
+		p.connect(parameters...)
 	}
 	for _, packet := range [][]byte{packet(4<<16, nil), packet(2<<16, nil), packet(1<<16, nil), packet(3<<16, []byte("user\x00x\x00")), packet(3<<16, nil)} {
 		if major == 13 && packet[5] == 2 {
 			continue // it still speaks that
 		}
-		want, got := allBytes(t, c.Port, packet), allBytes(t, h.port(), packet)
+		want, got := allBytes(p.t, p.theirPort, packet), allBytes(p.t, p.ourPort, packet)
 		if theirs, ours := withoutPlace(want), withoutPlace(got); theirs != ours {
-			t.Errorf("packet %q:\n    ours %q\nPostgres %q", packet, ours, theirs)
+			p.t.Errorf("packet %q:\n    ours %q\nPostgres %q", packet, ours, theirs)
 		}
 	}
 }
