@@ -83,9 +83,13 @@ func (st *stream) pingOnce(ctx context.Context) {
 
 // keepalive sends a keepalive. It may wait for a message that send is writing.
 func (st *stream) keepalive(ctx context.Context, replyRequested bool) {
+	if !st.take(ctx) {
+		return
+	}
+	defer st.give()
 	message := protocol.Keepalive{WALEnd: st.sentLSN(), SendTime: time.Now(), ReplyRequested: replyRequested}
 	st.ping = message.Append(append(st.ping[:0], make([]byte, copyHeaderBytes)...))
-	if err := st.writeCopy(ctx, st.ping); err != nil {
+	if err := st.writeCopy(st.ping); err != nil {
 		st.cancel(closed(err))
 	}
 }

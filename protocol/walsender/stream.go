@@ -127,12 +127,11 @@ func (st *stream) send(ctx context.Context) {
 			st.sendFailed(ctx, err)
 			return
 		}
-		if err := st.writeCopy(ctx, message); err != nil {
+		if err := st.writeWAL(ctx, message, sent); err != nil {
 			st.cancel(closed(err))
 			return
 		}
 		buffer = message
-		st.sent.Store(uint64(sent))
 		st.consumer.Sent(sent)
 		st.noteCaughtUp()
 		if st.draining.Load() {
@@ -158,14 +157,20 @@ func (st *stream) sendFailed(ctx context.Context, err error) {
 	}
 }
 
-// writeCopy sends a CopyData message whose header is still empty. Behind CopyDone it sends nothing.
-func (st *stream) writeCopy(ctx context.Context, message []byte) error {
-	message[0] = 'd'
-	be.PutUint32(message[1:], uint32(len(message)-1))
+// writeWAL sends a message and notes sent, the LSN behind it. The header of the message is still empty.
+func (st *stream) writeWAL(ctx context.Context, message []byte, sent protocol.LSN) error {
 	if !st.take(ctx) {
 		return context.Cause(ctx)
 	}
 	defer st.give()
+	st.sent.Store(uint64(sent)) // before a client that has it can ask
+	return st.writeCopy(message)
+}
+
+// writeCopy sends a CopyData message whose header is still empty. Behind CopyDone it sends nothing. The caller has the turn.
+func (st *stream) writeCopy(message []byte) error {
+	message[0] = 'd'
+	be.PutUint32(message[1:], uint32(len(message)-1))
 	if st.copyDone.Load() {
 		return nil
 	}
