@@ -74,7 +74,8 @@ func (s *scene) sample(ctx context.Context) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	// Lag in time: how old the newest commit is that the standby shows. Both servers read the same clock here.
+	// Lag in time, while there is some: how old the newest commit is that the standby shows. Both servers read the same
+	// clock here.
 	rows, err := s.standby.Query(ctx, `select pg_last_wal_receive_lsn(),
 		extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp()) * 1000`)
 	if err != nil {
@@ -85,7 +86,7 @@ func (s *scene) sample(ctx context.Context) (sample, error) {
 		return sample{}, err
 	}
 	out.lagBytes = max(0, int64(primary)-int64(standby))
-	if rows[0][1] != "" {
+	if rows[0][1] != "" && out.lagBytes > 0 {
 		if out.lagMillis, err = strconv.ParseFloat(rows[0][1], 64); err != nil {
 			return sample{}, err
 		}
