@@ -17,6 +17,8 @@ const (
 	fullRange = ^uint64(0)
 	minRange  = 1 << 32 // below it 32 bits leave the interval
 	shiftBits = 32
+
+	maxStripped = 8 // zero bytes left out at the end of a frame
 )
 
 // Coder is an encoder or a decoder of one frame at a time. The zero Coder is neither: call Encode or Decode first.
@@ -45,7 +47,7 @@ func (c *Coder) Decode(payload []byte) {
 func (c *Coder) Decoding() bool { return c.decoding }
 
 // Overrun reports whether a decoder has read far enough behind the end of its payload that no encoder wrote it.
-func (c *Coder) Overrun() bool { return c.decoding && c.base > len(c.buf)+2*shiftBits/8 }
+func (c *Coder) Overrun() bool { return c.decoding && c.base > len(c.buf)+2*shiftBits/8+maxStripped }
 
 // Finish ends an encoder's frame and returns the buffer that Encode was given with the frame appended. The frame may be empty.
 func (c *Coder) Finish() []byte {
@@ -67,7 +69,7 @@ func (c *Coder) Finish() []byte {
 		}
 		break
 	}
-	for len(c.buf) > c.base && c.buf[len(c.buf)-1] == 0 {
+	for i := 0; i < maxStripped && len(c.buf) > c.base && c.buf[len(c.buf)-1] == 0; i++ {
 		c.buf = c.buf[:len(c.buf)-1]
 	}
 	dst := c.buf
