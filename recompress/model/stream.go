@@ -32,14 +32,14 @@ const (
 
 // item codes the next item: what a page begins with, padding, a record or bytes. It always moves on by a byte at least.
 func (m *model) item() {
+	if m.padding(); m.at >= m.end {
+		return
+	}
 	if uint64(m.page.pos)%walPageBytes == 0 {
 		m.pageHeader()
 		if m.at >= m.end || m.err != nil {
 			return
 		}
-	}
-	if m.padding(); m.at >= m.end {
-		return
 	}
 	kind := itemRecord
 	if !m.decoding {

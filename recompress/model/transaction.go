@@ -45,6 +45,7 @@ type transactions struct {
 	n     int
 	max   uint32 // the largest xid met
 	now   uint32 // number of the record
+	rows  uint32 // rows that were updated
 }
 
 const (
