@@ -14,3 +14,19 @@ const (
 func linePointer(v uint32) (offset int, state uint32, n int) {
 	return int(v & 0x7fff), v >> 15 & 3, int(v >> 17)
 }
+
+// Places in the page header.
+const (
+	pdLSN      = 0
+	pdChecksum = 8
+	pdFlags    = 10
+	pdLower    = 12
+	pdUpper    = 14
+	pdSpecial  = 16
+	pdVersion  = 18
+	pdPruneXid = 20
+
+	btreeSpecial = 16 // BTPageOpaqueData, nbtree.h; hash and GiST pages have as much
+
+	maxItems = (blockBytes - pageHeaderBytes) / 4
+)

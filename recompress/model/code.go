@@ -155,7 +155,7 @@ func (m *model) body(r *record) {
 	for i := range r.blocks[:r.n] {
 		k := &r.blocks[i]
 		if len(k.image) > 0 {
-			m.pageImage(r, k)
+			m.pageImage(k)
 		}
 		if len(k.data) > 0 {
 			m.blockData(r, i)

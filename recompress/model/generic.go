@@ -50,11 +50,6 @@ func (m *model) blockData(r *record, i int) {
 	m.mark(costText)
 }
 
-func (m *model) pageImage(r *record, k *block) {
-	m.bytes(rangecoder.Hash(k.rel.ctx, ctxImage), k.image, nil)
-	m.mark(costImageRaw)
-}
-
 const ctxBlock = 0x0601_0000
 
 func (m *model) blockNumber(r *record, i int) {
@@ -72,10 +67,3 @@ func (m *model) blockNumber(r *record, i int) {
 	}
 	k.number = uint32(m.Uint(m.table, ctx+1, uint64(k.number)))
 }
-
-type imageState struct{}
-
-func (*imageState) init()  {}
-func (*imageState) reset() {}
-
-type imageRef struct{}

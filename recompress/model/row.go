@@ -12,7 +12,7 @@ const (
 	rowWords  = 64 // words of a row that are coded as numbers
 	rowBytes  = 4 * rowWords
 	baseCount = 4
-	textCost  = 22 * 8 // a residual of more bits than this, in 1/8, is worse than bytes
+	textCost  = 5 * 8 // bits, in 1/8, that a byte of text is expected to take before it is known
 )
 
 // rowClass is what is known of rows of one kind: tuples of a relation, keys of an index.
@@ -26,11 +26,12 @@ type rowClass struct {
 
 // slot is what is known of one word of the rows of a class.
 type slot struct {
-	choice  uint8            // which prediction was right last
-	history uint8            // of the expected one being right
-	seen    bool             // cost holds something
-	cost    [baseCount]uint8 // bits, in 1/8, of the residual against each base, smoothed
-	step    uint32           // by how much it changed last, row to row
+	choice  uint8             // which prediction was right last
+	history uint8             // of the expected one being right
+	seen    bool              // cost holds something
+	cost    [baseCount]uint16 // bits, in 1/8, of the residual against each base, smoothed
+	text    uint16            // the same, of a byte of text
+	step    uint32            // by how much it changed last, row to row
 }
 
 // word is one word of the row being coded.
@@ -272,15 +273,20 @@ func (m *model) residual(c *rowClass, w *word, v uint32, b []byte, at int) uint3
 			best = i
 		}
 	}
-	if s.seen && s.cost[best] < textCost && (w.n == 4 || w.hasOld) {
+	if !s.seen {
+		s.text = textCost
+	}
+	if s.seen && int(s.cost[best]) < int(s.text)*w.n && (w.n == 4 || w.hasOld) {
 		v = bases[best] + uint32(m.Int(m.table, w.ctx+ctxWordBytes+uint32(best), int64(int32(v-bases[best]))))
 	} else {
+		before := m.Spent()
 		v = m.wordBytes(c, w, v, b, at)
+		s.text = uint16((int(s.text)*7 + (m.Spent()-before)*8/w.n) / 8)
 	}
 	for i, base := range bases {
 		d := v - base
 		d = d<<1 ^ uint32(int32(d)>>31)
-		s.cost[i] = uint8((int(s.cost[i])*7 + bits.Len32(d)*8 + 4) / 8)
+		s.cost[i] = uint16((int(s.cost[i])*7 + bits.Len32(d)*8 + 4) / 8)
 	}
 	s.seen = true
 	return v

@@ -30,6 +30,7 @@ type Coder struct {
 	width    uint64 // of the interval
 	buf      []byte // encoder: output, caller's buffer included; decoder: input
 	base     int    // encoder: where this frame starts in buf; decoder: the next byte to read
+	shifts   int    // how often 32 bits left the interval
 }
 
 // Encode begins a frame that is appended to dst. The coder owns dst until Finish.
@@ -77,6 +78,9 @@ func (c *Coder) Finish() []byte {
 	return dst
 }
 
+// Spent returns the whole bits that the frame has taken so far. It is the same on both sides, so a model may learn from it.
+func (c *Coder) Spent() int { return c.shifts*shiftBits + bits.LeadingZeros64(c.width) }
+
 // Bits returns what an encoder has written in this frame, in 1/256 bit; differences attribute cost to fields.
 func (c *Coder) Bits() int64 {
 	used := bits.LeadingZeros64(c.width)
@@ -117,6 +121,7 @@ func (c *Coder) next() uint32 {
 // shift moves 32 bits out of the interval, which keeps width at or above minRange.
 func (c *Coder) shift() {
 	c.width <<= shiftBits
+	c.shifts++
 	if c.decoding {
 		c.code = c.code<<shiftBits | uint64(c.next())
 		return
