@@ -12,6 +12,7 @@ const (
 	planBlocks  = 4   // blocks whose last data a plan keeps
 	planBytes   = 512 // of each of them
 	predictions = 1 << 12
+	targetCount = 6
 )
 
 // kind is what records have in common whose headers differ in numbers only: resource manager, operation, optional parts and
@@ -48,8 +49,8 @@ type relState struct {
 	index   int
 	id      relation
 	ctx     uint32
-	last    uint32    // block referenced last
-	targets [6]uint32 // blocks that took new tuples, latest first
+	last    uint32              // block referenced last
+	targets [targetCount]uint32 // blocks that took new tuples, latest first
 	page    imageRef
 }
 

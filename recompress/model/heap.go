@@ -92,7 +92,7 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 	}
 	root := s.root
 	m.store.item(k.rel, k.number, item).root = root
-	x.updated(root, from.number, uint16(old))
+	x.updated(root, from.number, old)
 	x.block, x.offset, x.locked = k.number, uint16(item), 0
 }
 
@@ -123,7 +123,7 @@ func (m *model) oldItem(r *record, ctx uint32, from *block) uint32 {
 }
 
 // updated notes an update of the transaction.
-func (x *xact) updated(root, block uint32, item uint16) {
+func (x *xact) updated(root, block, item uint32) {
 	if x.updates == 0 {
 		x.upBlock, x.upItem = block, item
 	}

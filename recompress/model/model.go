@@ -35,14 +35,16 @@ type model struct {
 	scratch   []byte // a record that page headers interrupt (encoder), the record being decoded (decoder)
 	headCheck []byte
 
-	dict  dictionary
-	xacts transactions
-	field fields
-	rows  rows
-	text  text
-	store store
-	image imageState
-	cost  *Costs
+	dict   dictionary
+	xacts  transactions
+	field  fields
+	rows   rows
+	text   text
+	store  store
+	image  imageState
+	pruned pruned
+	near   neighbourMaps
+	cost   *Costs
 }
 
 func newModel() *model {
@@ -67,6 +69,7 @@ func (m *model) reset(tli protocol.Timeline, start protocol.LSN) {
 	m.text.reset()
 	m.store.reset()
 	m.image.reset()
+	m.near.reset()
 }
 
 // flag codes a truth value in one of the sixteen places of a context.

@@ -23,7 +23,10 @@ func knownMagic(magic uint16) bool {
 	return false
 }
 
-const firstMagicOf15 = 0xD110
+const (
+	firstMagicOf15 = 0xD110
+	firstMagicOf17 = 0xD116
+)
 
 // pageState is where a stream is, and what the next page header should say.
 type pageState struct {

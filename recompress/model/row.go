@@ -9,6 +9,7 @@ import (
 const (
 	classLog  = 10
 	slotLog   = 14
+	pairLog   = 14
 	rowWords  = 64 // words of a row that are coded as numbers
 	rowBytes  = 4 * rowWords
 	baseCount = 4
@@ -52,6 +53,7 @@ type word struct {
 type rows struct {
 	classes []rowClass
 	slots   []slot
+	pairs   []companion
 	words   [rowWords]word
 	time    uint64 // last time of commit
 	old     []byte // the old version of the row being coded
@@ -60,12 +62,21 @@ type rows struct {
 func (t *rows) init() {
 	t.classes = make([]rowClass, 1<<classLog)
 	t.slots = make([]slot, 1<<slotLog)
+	t.pairs = make([]companion, 1<<pairLog)
 }
 
 func (t *rows) reset() {
 	clear(t.classes)
 	clear(t.slots)
+	clear(t.pairs)
 	t.time = 0
+}
+
+// companion is a word that was written by a transaction that updated a row: a foreign key, likely.
+type companion struct{ key, v uint32 }
+
+func (t *rows) companion(w *word, row uint32) *companion {
+	return &t.pairs[rangecoder.Hash(w.ctx, row)>>(32-pairLog)]
 }
 
 // class returns the class of a context.
@@ -82,6 +93,7 @@ const (
 	ctxWord
 	ctxWordLiteral
 	ctxWordBytes
+	ctxWordNear = ctxWordBytes + 0x100 + iota
 	ctxRowText
 )
 
@@ -119,6 +131,11 @@ func (m *model) row(c *rowClass, b []byte, start int, old []byte, x *xact) {
 			}
 		}
 		w.slot.step = v - w.previous
+		if !w.hasOld {
+			for _, row := range x.chains[:x.nChains] {
+				*t.companion(w, row) = companion{w.ctx ^ row, v}
+			}
+		}
 	}
 	if start < rowBytes {
 		copy(c.row[start:], b)
@@ -174,11 +191,12 @@ func (m *model) expect(c *rowClass, w *word, at, end int, old []byte, x *xact) i
 
 // Predictions of a word.
 const (
-	guessSame  = iota // as in the old version, or in the row before
-	guessStep         // the row before, and the step once more
-	guessDelta        // the old version, changed as the transaction changed another number
-	guessValue        // a number of the transaction
-	guessCount = guessValue + xactValues/2
+	guessSame  = iota                      // as in the old version, or in the row before
+	guessStep                              // the row before, and the step once more
+	guessDelta                             // the old version, changed as the transaction changed another number
+	guessValue                             // a number of the transaction
+	guessChain = guessValue + xactValues/2 // what came with a row that the transaction updated, last time
+	guessCount = guessChain + xactChains
 )
 
 func (m *model) candidate(w *word, guess int, x *xact) uint32 {
@@ -190,12 +208,15 @@ func (m *model) candidate(w *word, guess int, x *xact) uint32 {
 	case guessStep:
 		return w.previous + w.slot.step
 	case guessDelta:
-		if w.hasOld {
-			return w.old + x.delta
-		}
+		return w.old + x.delta
 	default:
-		if i := guess - guessValue; i < x.count {
+		if i := guess - guessValue; i < x.count && i < xactValues/2 {
 			return x.values[i]
+		}
+		if i := guess - guessChain; i >= 0 && i < x.nChains && !w.hasOld {
+			if e := m.rows.companion(w, x.chains[i]); e.key == w.ctx^x.chains[i] {
+				return e.v
+			}
 		}
 	}
 	return w.previous
@@ -250,7 +271,7 @@ func (m *model) miss(c *rowClass, w *word, v uint32, b []byte, at int, x *xact) 
 		s.choice = uint8(guess)
 		return m.candidate(w, guess, x)
 	}
-	v = m.residual(c, w, v, b, at)
+	v = m.residual(c, w, v, b, at, x)
 	if w.hasOld {
 		x.delta = v - w.old
 	}
@@ -261,7 +282,7 @@ func (m *model) miss(c *rowClass, w *word, v uint32, b []byte, at int, x *xact) 
 }
 
 // residual codes a word against the base that has been nearest, or as bytes if none is near.
-func (m *model) residual(c *rowClass, w *word, v uint32, b []byte, at int) uint32 {
+func (m *model) residual(c *rowClass, w *word, v uint32, b []byte, at int, x *xact) uint32 {
 	s := w.slot
 	bases := [baseCount]uint32{w.old, w.previous, uint32(m.rows.time), 0}
 	if !w.hasOld {
@@ -276,21 +297,35 @@ func (m *model) residual(c *rowClass, w *word, v uint32, b []byte, at int) uint3
 	if !s.seen {
 		s.text = textCost
 	}
-	if s.seen && int(s.cost[best]) < int(s.text)*w.n && (w.n == 4 || w.hasOld) {
+	var near *neighbours
+	var guess uint32
+	if x.updates > 0 && !w.hasOld && w.n == 4 && w.at < 16 {
+		if near = m.near.of(w.ctx); near != nil {
+			guess = near.predict(x.upBlock, x.upItem)
+		}
+	}
+	switch {
+	case near != nil && near.trusted(s.cost[best]):
+		v = guess + uint32(m.Int(m.table, w.ctx+ctxWordNear, int64(int32(v-guess))))
+	case s.seen && int(s.cost[best]) < int(s.text)*w.n && (w.n == 4 || w.hasOld):
 		v = bases[best] + uint32(m.Int(m.table, w.ctx+ctxWordBytes+uint32(best), int64(int32(v-bases[best]))))
-	} else {
+	default:
 		before := m.Spent()
 		v = m.wordBytes(c, w, v, b, at)
 		s.text = uint16((int(s.text)*7 + (m.Spent()-before)*8/w.n) / 8)
 	}
 	for i, base := range bases {
-		d := v - base
-		d = d<<1 ^ uint32(int32(d)>>31)
-		s.cost[i] = uint16((int(s.cost[i])*7 + bits.Len32(d)*8 + 4) / 8)
+		s.cost[i] = uint16((int(s.cost[i])*7 + residualBits(v-base)*8 + 4) / 8)
+	}
+	if near != nil {
+		near.add(x.upBlock, v, x.upItem, residualBits(v-guess))
 	}
 	s.seen = true
 	return v
 }
+
+// residualBits returns the length in bits of a signed residual.
+func residualBits(d uint32) int { return bits.Len32(d<<1 ^ uint32(int32(d)>>31)) }
 
 // wordBytes codes the bytes of a word in the order of the row.
 func (m *model) wordBytes(c *rowClass, w *word, v uint32, b []byte, at int) uint32 {

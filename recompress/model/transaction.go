@@ -10,6 +10,7 @@ const (
 	maxXacts   = 32 // transactions a stream follows at a time; the one longest silent makes room
 	xactValues = 8  // numbers remembered of a transaction
 	xactRefs   = 4  // block references remembered of a transaction
+	xactChains = 4  // rows it updated
 )
 
 // xact is what is known of a transaction that is under way.
@@ -33,19 +34,20 @@ type xact struct {
 	locked  uint16 // the tuple it locked last, if nothing came between
 	updates int
 	upBlock uint32 // its first update
-	upItem  uint16
-	chains  [4]uint32 // rows it updated
+	upItem  uint32
+	chains  [xactChains]uint32 // rows it updated
 	nChains int
 }
 
 // transactions are those under way, the latest first.
 type transactions struct {
-	slots [maxXacts]xact
-	order [maxXacts]uint8
-	n     int
-	max   uint32 // the largest xid met
-	now   uint32 // number of the record
-	rows  uint32 // rows that were updated
+	slots   [maxXacts]xact
+	order   [maxXacts]uint8
+	n       int
+	max     uint32 // the largest xid met
+	horizon uint32 // of the last prune
+	now     uint32 // number of the record
+	rows    uint32 // rows that were updated
 }
 
 const (
