@@ -31,7 +31,7 @@ func (m *model) btreeInsert(r *record, k *block, ctx uint32) {
 	}
 	m.put16(b[6:], m.u16(ctx+ctxTupleInfo, []uint32{at16(last, 6)}, at16(b, 6)))
 	m.mark(costKey)
-	m.row(m.rows.class(rangecoder.Hash(k.rel.ctx, ctxKey)), b[8:], 0, nil, x)
+	m.row(m.rows.class(rangecoder.Hash(k.rel.ctx, ctxKey)), b[8:], 0, version{}, x)
 }
 
 // tid codes a TID near a block and item.

@@ -56,6 +56,7 @@ func (m *model) record() {
 		sum := crc32.Update(0, castagnoli, r.raw[recordHeader:])
 		le.PutUint32(r.raw[20:], crc32.Update(sum, castagnoli, r.raw[:20]))
 	}
+	m.markRecord(r)
 	m.learn(r)
 	m.lay(r)
 }

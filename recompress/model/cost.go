@@ -35,7 +35,15 @@ var costNames = [costCount]string{"page header", "bytes", "transaction", "kind",
 // Costs adds up what an Encoder spent, in 1/256 bit.
 type Costs struct {
 	Spent [costCount]int64
+	Kinds [1 << 12]KindCost // by resource manager and upper half of the info byte: rmid<<4 | info>>4
 	last  int64
+	begun int64
+}
+
+// KindCost is what the records of one kind took.
+type KindCost struct {
+	Records, Bytes int64 // before
+	Spent          int64 // after, in 1/256 bit
 }
 
 func (c Cost) String() string { return costNames[c] }
@@ -49,5 +57,16 @@ func (m *model) mark(field Cost) {
 		now := m.Bits()
 		m.cost.Spent[field] += now - m.cost.last
 		m.cost.last = now
+	}
+}
+
+// markRecord attributes what a record took to its kind.
+func (m *model) markRecord(r *record) {
+	if m.cost != nil && !m.decoding {
+		k := &m.cost.Kinds[int(r.rmid)<<4|int(r.info>>4)]
+		k.Records++
+		k.Bytes += int64(len(r.raw))
+		k.Spent += m.cost.last - m.cost.begun
+		m.cost.begun = m.cost.last
 	}
 }

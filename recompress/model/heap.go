@@ -162,8 +162,8 @@ func (m *model) tupleHead(ctx uint32, b, last []byte) int {
 func (m *model) insertData(r *record, b []byte, ctx uint32) {
 	k, x := &r.blocks[0], r.xact
 	n := m.tupleHead(ctx, b, r.plan.blocks[0].data)
-	m.row(m.rows.class(rangecoder.Hash(k.rel.ctx, ctxRow)), b[n:], 0, nil, x)
-	copy(m.store.put(m.store.key(k.rel, k.number, uint32(x.offset)), len(b)), b)
+	m.row(m.rows.class(rangecoder.Hash(k.rel.ctx, ctxRow)), b[n:], 0, version{}, x)
+	copy(m.store.putTuple(k.rel, k.number, uint32(x.offset), len(b)-n, 0, len(b)-n), b[n:])
 }
 
 // updateData codes the new tuple of an UPDATE: what is left of it between the prefix and the suffix it shares with the old one.
@@ -186,22 +186,36 @@ func (m *model) updateData(r *record, b []byte, ctx uint32) {
 	m.mark(costLength)
 	b = b[at:]
 	n := m.tupleHead(ctx, b, last[min(at, len(last)):])
-	head, data := b[:n], b[n:]
-	var old []byte
-	if t := m.store.tuple(from.rel, from.number, uint32(le.Uint16(r.main[4:]))); len(t) >= tupleHeader {
-		// A copy: the store may put the new tuple in its place.
-		h := max(tupleHeader+int(t[4])-hoffBase, tupleHeader)
-		m.rows.old = append(m.rows.old[:0], t[min(h, len(t)):]...)
-		old = m.rows.old
-	}
-	c := ctxRow
+	data := b[n:]
+	old := m.store.tuple(from.rel, from.number, uint32(le.Uint16(r.main[4:])))
+	m.rows.old = append(m.rows.old[:0], old.data...) // the store may put the new tuple in its place
+	old.data = m.rows.old
+	c := uint32(ctxRow)
 	if prefix+suffix > 0 {
 		c = ctxRowPart
 	}
-	m.row(m.rows.class(rangecoder.Hash(k.rel.ctx, uint32(c))), data, prefix, old, x)
-	if prefix+suffix > len(old) || n < tupleHeader {
+	m.row(m.rows.class(rangecoder.Hash(k.rel.ctx, c)), data, prefix, old, x)
+	m.keepVersion(k, uint32(x.offset), old, data, prefix, suffix)
+}
+
+// keepVersion remembers a tuple that is new between the prefix and the suffix of the old version.
+func (m *model) keepVersion(k *block, item uint32, old version, data []byte, prefix, suffix int) {
+	n := prefix + len(data) + suffix
+	if n > blockBytes {
 		return
 	}
-	t := m.store.put(m.store.key(k.rel, k.number, uint32(x.offset)), n+prefix+len(data)+suffix)
-	t = append(append(append(append(t[:0], head...), old[:prefix]...), data...), old[len(old)-suffix:]...)
+	low, high := prefix, prefix+len(data)
+	if old.low <= prefix && old.high >= prefix {
+		low = old.low
+	}
+	if end := len(old.data) - suffix; end >= 0 && old.low <= end && old.high >= end {
+		high += old.high - end
+	}
+	t := m.store.putTuple(k.rel, k.number, item, n, low, min(high, n))
+	clear(t)
+	copy(t[:prefix], old.data)
+	copy(t[prefix:], data)
+	if end := len(old.data) - suffix; end >= 0 {
+		copy(t[prefix+len(data):], old.data[end:])
+	}
 }

@@ -29,8 +29,8 @@ type imageRef struct {
 	header   [pageHeaderBytes]byte
 	itemSize int // bytes of the last item
 	first    uint32
-	tuple    [tupleStart + tupleHeader]byte // header of the last heap tuple
-	other    [tupleStart + tupleHeader]byte // one before it that differed
+	tuple    [tupleHeadSize]byte // header of the last heap tuple
+	other    [tupleHeadSize]byte // one before it that differed
 	special  [btreeSpecial]byte
 	tid      [6]byte
 	info     uint32

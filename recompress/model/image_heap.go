@@ -8,6 +8,7 @@ const (
 	tupleXmax     = 4
 	tupleCid      = 8
 	tupleCtid     = 12
+	tupleStart    = 18 // t_infomask2, t_infomask
 	tupleHoff     = 22
 	tupleHeadSize = 23
 )
@@ -35,7 +36,7 @@ func (m *model) heapTuples(ctx uint32, p []byte, k *block, n int) {
 		}
 		m.mark(costImageTuples)
 		*x = xact{}
-		m.row(class, t[at:], 0, nil, x)
+		m.row(class, t[at:], 0, version{}, x)
 		m.mark(costImageValues)
 	}
 }

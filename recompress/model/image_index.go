@@ -37,7 +37,7 @@ func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
 		ref.info = at16(t, 6)
 		m.mark(costImageTuples)
 		*x = xact{}
-		m.row(class, t[indexTupleHead:], 0, nil, x)
+		m.row(class, t[indexTupleHead:], 0, version{}, x)
 		m.mark(costImageValues)
 	}
 }

@@ -97,9 +97,9 @@ const (
 	ctxRowText
 )
 
-// row codes b, the part of a row that begins at byte start of it. old is the row's old version, nil if unknown; values that the
+// row codes b, the part of a row that begins at byte start of it. old is what is known of the row's old version; values that the
 // transaction x wrote earlier are predictions too. What is behind rowBytes is coded as text.
-func (m *model) row(c *rowClass, b []byte, start int, old []byte, x *xact) {
+func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 	end := start + len(b)
 	n := 0
 	t := &m.rows
@@ -145,8 +145,8 @@ func (m *model) row(c *rowClass, b []byte, start int, old []byte, x *xact) {
 	if done := rowBytes - start; len(b) > max(done, 0) {
 		done = max(done, 0)
 		var rest []byte
-		if len(old) > start+done {
-			rest = old[start+done:]
+		if old.high > start+done && old.low <= start+done {
+			rest = old.data[start+done : old.high]
 		}
 		m.bytes(c.ctx+ctxRowText, b[done:], rest)
 		m.mark(costText)
@@ -166,7 +166,7 @@ func (w *word) load(b []byte) uint32 {
 }
 
 // expect prepares the word of a row at byte at, and returns where the next one begins.
-func (m *model) expect(c *rowClass, w *word, at, end int, old []byte, x *xact) int {
+func (m *model) expect(c *rowClass, w *word, at, end int, old version, x *xact) int {
 	base := at &^ 3
 	next := min(base+4, end)
 	w.at, w.n, w.low = at, next-at, at-base
@@ -176,10 +176,10 @@ func (m *model) expect(c *rowClass, w *word, at, end int, old []byte, x *xact) i
 		w.mask = (1<<(8*w.n) - 1) << (8 * w.low)
 		shape = uint32(w.n + 4*w.low)
 	}
-	w.hasOld = base+4 <= len(old)
+	w.hasOld = at >= old.low && next <= old.high
 	w.old = 0
 	if w.hasOld {
-		w.old = le.Uint32(old[base:])
+		w.old = old.word(base)
 		shape += 32
 	}
 	w.previous = le.Uint32(c.row[base:])
@@ -187,6 +187,18 @@ func (m *model) expect(c *rowClass, w *word, at, end int, old []byte, x *xact) i
 	w.slot = &m.rows.slots[w.ctx>>(32-slotLog)]
 	w.expected = m.candidate(w, int(w.slot.choice), x)
 	return next
+}
+
+// word returns the four bytes at base, zero where the data ends.
+func (v *version) word(base int) uint32 {
+	if base+4 <= len(v.data) {
+		return le.Uint32(v.data[base:])
+	}
+	var w uint32
+	for i, c := range v.data[base:] {
+		w |= uint32(c) << (8 * i)
+	}
+	return w
 }
 
 // Predictions of a word.

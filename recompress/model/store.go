@@ -1,13 +1,12 @@
 package model
 
 const (
-	ringBytes  = 4 << 20 // tuples and pages remembered; the oldest make room
-	tupleLog   = 16
-	itemLog    = 15
-	pageLog    = 13
-	liveItems  = 24
-	freeItems  = 320 // line pointers per page whose freeing is followed
-	tupleStart = 18  // of a heap tuple: t_infomask2; what comes before is about transactions
+	ringBytes = 4 << 20 // tuples and pages remembered; the oldest make room
+	tupleLog  = 16
+	itemLog   = 15
+	pageLog   = 13
+	liveItems = 24
+	freeItems = 320 // line pointers per page whose freeing is followed
 )
 
 // store remembers tuples and page images in a ring, and what is known of heap pages and their items. An entry need not be
@@ -92,24 +91,42 @@ func (s *store) get(key uint64) []byte {
 	return s.ring[at : at+uint64(e.bytes)]
 }
 
-// tuple returns the tuple at an item from t_infomask2 on, or nil. It is valid until the next put.
-func (s *store) tuple(rel *relState, number, item uint32) []byte {
-	if t := s.get(s.key(rel, number, item)); t != nil {
-		return t
+// version is what is known of a tuple: its data, of which the bytes from low to high are known.
+type version struct {
+	data      []byte
+	low, high int
+}
+
+const versionHead = 4 // low and high, in front of a tuple in the ring
+
+// tuple returns the tuple at an item, empty if there is none. It is valid until the next put.
+func (s *store) tuple(rel *relState, number, item uint32) version {
+	if t := s.get(s.key(rel, number, item)); len(t) >= versionHead && item != 0 {
+		return version{t[versionHead:], int(le.Uint16(t)), int(le.Uint16(t[2:]))}
 	}
 	page := s.get(s.key(rel, number, 0))
 	if page == nil || item == 0 {
-		return nil
+		return version{}
 	}
 	at := pageHeaderBytes + 4*(int(item)-1)
 	if at+4 > len(page) {
-		return nil
+		return version{}
 	}
 	offset, state, n := linePointer(le.Uint32(page[at:]))
-	if state != itemNormal || n <= tupleStart+5 || offset+n > len(page) {
-		return nil
+	if state != itemNormal || n < tupleHeadSize || offset+n > len(page) {
+		return version{}
 	}
-	return page[offset+tupleStart : offset+n]
+	t := page[offset : offset+n]
+	data := t[min(max(int(t[tupleHoff]), tupleHeadSize), n):]
+	return version{data, 0, len(data)}
+}
+
+// putTuple remembers a tuple of n bytes of data and returns the place for them.
+func (s *store) putTuple(rel *relState, number, item uint32, n, low, high int) []byte {
+	t := s.put(s.key(rel, number, item), versionHead+n)
+	le.PutUint16(t, uint16(low))
+	le.PutUint16(t[2:], uint16(high))
+	return t[versionHead:]
 }
 
 // item returns the state of an item, fresh if there is none.

@@ -117,7 +117,7 @@ func roundTrip(tb testing.TB, tli protocol.Timeline, start protocol.LSN, wal []b
 			enc.Reset(tli, pos)
 		}
 		if costs != nil {
-			costs.last = 0
+			costs.last, costs.begun = 0, 0
 		}
 		payload = enc.Append(payload[:0], wal[at:at+n])
 		t1 := cpu()
@@ -170,6 +170,11 @@ func BenchmarkWAL(b *testing.B) {
 			for i, name := range costs.Names() {
 				if costs.Spent[i] > 0 {
 					fmt.Printf("    %-22s %9d\n", name, costs.Spent[i]/256/8)
+				}
+			}
+			for i, k := range costs.Kinds {
+				if k.Spent > 2048*int64(sealed.payload)/100 {
+					fmt.Printf("    rmgr %d info %02x: %7d records %9d bytes -> %8d\n", i>>4, i&15<<4, k.Records, k.Bytes, k.Spent/2048)
 				}
 			}
 		}
