@@ -42,3 +42,32 @@ func (m *model) tid(ctx uint32, b []byte, block, item uint32) {
 	m.put16(b[2:], v&0xffff)
 	m.put16(b[4:], m.u16(ctx+ctxTidItem, []uint32{item + 1, item}, at16(b, 4)))
 }
+
+// btreeItem codes the main data of an insertion: the item of the new tuple, behind the one before if keys grow.
+func (m *model) btreeItem(r *record, ctx uint32) {
+	last := at16(r.plan.main, 0)
+	c := [...]uint32{last + 1, last}
+	m.put16(r.main, m.u16(ctx, c[:], at16(r.main, 0)))
+	m.mark(costOffset)
+}
+
+// indexItems codes the tuples that a split moves to the new page, back to back and aligned to eight bytes.
+//
+// Source: PostgreSQL src/backend/access/nbtree/nbtxlog.c, btree_xlog_split (13-18).
+func (m *model) indexItems(k *block, ctx uint32) {
+	b, ref := k.data, &k.rel.page
+	class := m.rows.class(rangecoder.Hash(k.rel.ctx, ctxKey))
+	x := &m.image.xact
+	for len(b) >= indexTupleHead {
+		m.imageTID(ctx, b, ref)
+		info := m.u16(ctx+ctxTupleInfo, []uint32{ref.info}, at16(b, 6))
+		m.put16(b[6:], info)
+		ref.info = info
+		n := min(max(int(info&0x1fff+7)&^7, indexTupleHead), len(b))
+		*x = xact{}
+		m.row(class, b[indexTupleHead:n], 0, version{}, x)
+		b = b[n:]
+	}
+	m.bytes(ctx, b, nil)
+	m.mark(costKey)
+}

@@ -20,6 +20,12 @@ func (m *model) main(r *record) {
 	case op == heapPrune && (n == pruneMain || n == pruneMain16) && m.page.magic < firstMagicOf17:
 		m.pruneMain(r, ctx)
 		return
+	case op == heapMultiInsert && n >= multiMain:
+		m.multiInsert(r, ctx)
+		return
+	case r.rmid == rmBtree && n == 2:
+		m.btreeItem(r, ctx)
+		return
 	case r.rmid == rmXact && n >= 8:
 		m.xactMain(r, ctx)
 		return
@@ -34,12 +40,18 @@ func (m *model) blockData(r *record, i int) {
 	ctx := rangecoder.Hash(r.plan.ctx+uint32(i), ctxData)
 	n := len(r.main)
 	switch op := r.op() &^ heapInit; {
+	case r.rmid == rmBtree && (r.info&0xf0 == btreeSplitLeft || r.info&0xf0 == btreeSplitRight) && i == 1:
+		m.indexItems(k, ctx)
+		return
 	case i > 0:
 	case op == heapInsert && n == insertMain:
 		m.insertData(r, k.data, ctx)
 		return
 	case (op == heapUpdate || op == heapHotUpdate) && n == updateMain:
 		m.updateData(r, k.data, ctx)
+		return
+	case op == heapMultiInsert && n >= multiMain:
+		m.multiInsertData(r, k.data, ctx)
 		return
 	case op == heapPrune && (n == pruneMain || n == pruneMain16) && m.page.magic < firstMagicOf17:
 		m.pruneData(r, k.data, ctx)

@@ -48,7 +48,7 @@ func (m *model) imageTID(ctx uint32, t []byte, ref *imageRef) {
 	was := at16(ref.tid[:], 0)<<16 | at16(ref.tid[:], 2)
 	wasItem := at16(ref.tid[:], 4)
 	block := at16(t, 0)<<16 | at16(t, 2)
-	candidates := [...]uint32{was, was + 1}
+	candidates := [...]uint32{was, was + 1, was - 1}
 	i := m.pick(c, candidates[:], block)
 	switch {
 	case i != noPick:
@@ -66,7 +66,7 @@ func (m *model) imageTID(ctx uint32, t []byte, ref *imageRef) {
 	}
 	m.put16(t, block>>16)
 	m.put16(t[2:], block&0xffff)
-	next := [...]uint32{wasItem + 1, 1}
+	next := [...]uint32{wasItem + 1, 1, wasItem - 1}
 	place := c + 3
 	if i == noPick {
 		place = c + 5

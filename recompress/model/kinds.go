@@ -21,5 +21,7 @@ const (
 
 	heapMultiInsert = rmHeap2<<8 | 0x50
 	heapPrune       = rmHeap2<<8 | 0x10
-	btreeInsertLeaf = rmBtree<<8 | 0x00
+
+	btreeSplitLeft  = 0x30 // the new item goes to the left page
+	btreeSplitRight = 0x40
 )

@@ -13,6 +13,7 @@ const (
 	rowWords  = 64 // words of a row that are coded as numbers
 	rowBytes  = 4 * rowWords
 	baseCount = 4
+	yieldSpan = 64
 	textCost  = 5 * 8 // bits, in 1/8, that a byte of text is expected to take before it is known
 )
 
@@ -23,6 +24,8 @@ type rowClass struct {
 	mask    uint64 // words of the last row that were as expected
 	row     [rowBytes]byte
 	n       int // bytes of row that were ever set
+	yield   int // how well text of this class has matched earlier text
+	rows    uint32
 }
 
 // slot is what is known of one word of the rows of a class.
@@ -55,8 +58,12 @@ type rows struct {
 	slots   []slot
 	pairs   []companion
 	words   [rowWords]word
-	time    uint64 // last time of commit
-	old     []byte // the old version of the row being coded
+	time    uint64   // last time of commit
+	old     []byte   // the old version of the row being coded
+	text    cursor   // in the row being coded
+	head    [64]byte // header of the last tuple of a MULTI INSERT
+	size    uint32   // its datalen
+	wasText bool     // the last word was coded as text
 }
 
 func (t *rows) init() {
@@ -70,6 +77,7 @@ func (t *rows) reset() {
 	clear(t.slots)
 	clear(t.pairs)
 	t.time = 0
+	t.head, t.size = [64]byte{}, 0
 }
 
 // companion is a word that was written by a transaction that updated a row: a foreign key, likely.
@@ -116,8 +124,11 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 		}
 	}
 	hits = m.mask(c, words, hits)
+	t.text = cursor{}
+	c.rows++
 	for i := range words {
 		w := &words[i]
+		t.wasText = false
 		v := w.expected
 		if hits>>i&1 == 0 {
 			v = m.miss(c, w, w.load(b[w.at-start:]), b, w.at-start, x)
@@ -131,6 +142,9 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 			}
 		}
 		w.slot.step = v - w.previous
+		if !t.wasText {
+			t.text = cursor{}
+		}
 		if !w.hasOld {
 			for _, row := range x.chains[:x.nChains] {
 				*t.companion(w, row) = companion{w.ctx ^ row, v}
@@ -148,8 +162,23 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 		if old.high > start+done && old.low <= start+done {
 			rest = old.data[start+done : old.high]
 		}
-		m.bytes(c.ctx+ctxRowText, b[done:], rest)
+		m.tail(c, b[done:], rest)
 		m.mark(costText)
+	}
+}
+
+// tail codes what is behind the words of a row.
+func (m *model) tail(c *rowClass, b, old []byte) {
+	if len(b) == len(old) && m.flag(c.ctx+ctxRowText, 0, string(b) == string(old)) {
+		if m.decoding {
+			copy(b, old)
+		}
+		return
+	}
+	for len(b) > 0 {
+		n := min(len(b), sampleBytes)
+		m.area(c.ctx+ctxRowText, &m.rows.text, b[:n], old)
+		b, old = b[n:], old[min(n, len(old)):]
 	}
 }
 
@@ -323,7 +352,7 @@ func (m *model) residual(c *rowClass, w *word, v uint32, b []byte, at int, x *xa
 		v = bases[best] + uint32(m.Int(m.table, w.ctx+ctxWordBytes+uint32(best), int64(int32(v-bases[best]))))
 	default:
 		before := m.Spent()
-		v = m.wordBytes(c, w, v, b, at)
+		v = m.wordText(c, w, v, b, at)
 		s.text = uint16((int(s.text)*7 + (m.Spent()-before)*8/w.n) / 8)
 	}
 	for i, base := range bases {
@@ -339,21 +368,20 @@ func (m *model) residual(c *rowClass, w *word, v uint32, b []byte, at int, x *xa
 // residualBits returns the length in bits of a signed residual.
 func residualBits(d uint32) int { return bits.Len32(d<<1 ^ uint32(int32(d)>>31)) }
 
-// wordBytes codes the bytes of a word in the order of the row.
-func (m *model) wordBytes(c *rowClass, w *word, v uint32, b []byte, at int) uint32 {
-	p1, p2 := uint32(0), uint32(0)
-	if at > 0 {
-		p1 = uint32(b[at-1])
-	}
-	if at > 1 {
-		p2 = uint32(b[at-2])
+// wordText codes the bytes of a word in the order of the row, and remembers them as text.
+func (m *model) wordText(c *rowClass, w *word, v uint32, b []byte, at int) uint32 {
+	t := &m.rows
+	tried := t.text.from > 0
+	held := m.step(c.ctx, &t.text, b, at, w.n, nil, c.yield > -yieldSpan || c.rows%16 == 0)
+	if held {
+		c.yield = min(c.yield+8, yieldSpan)
+	} else if tried {
+		c.yield = max(c.yield-1, -yieldSpan)
 	}
 	for k := range w.n {
 		shift := 8 * (w.low + k)
-		ctx := rangecoder.Hash(c.ctx+(p1|p2<<8), ctxWordBytes)
-		got := m.Byte(m.table, ctx, byte(v>>shift))
-		v = v&^(255<<shift) | uint32(got)<<shift
-		p2, p1 = p1, uint32(got)
+		v = v&^(255<<shift) | uint32(b[at+k])<<shift
 	}
+	m.rows.wasText = true
 	return v
 }

@@ -49,25 +49,27 @@ func (m *model) bytes(context uint32, b, previous []byte) {
 			return
 		}
 	}
+	var at cursor
 	for len(b) > 0 {
 		n := min(len(b), sampleBytes)
-		m.area(context, b[:n], previous)
+		m.area(context, &at, b[:n], previous)
 		b, previous = b[n:], previous[min(n, len(previous)):]
 	}
 }
 
 // area codes up to sampleBytes bytes: stored at even odds if they look like noise, else with the model.
-func (m *model) area(context uint32, b, previous []byte) {
+func (m *model) area(context uint32, at *cursor, b, previous []byte) {
 	if len(b) >= storedBytes {
 		noise := !m.decoding && isNoise(b)
 		if m.flag(ctxTextStored, 0, noise) {
 			for i := 0; i < len(b); i += 2 {
 				m.store16(b[i:min(i+2, len(b))])
 			}
+			*at = cursor{}
 			return
 		}
 	}
-	m.match(context, b, previous)
+	m.match(context, at, b, previous)
 }
 
 func (m *model) store16(b []byte) {
@@ -96,60 +98,67 @@ func isNoise(b []byte) bool {
 	return sum*256 < n*n+n*256+n*n/16
 }
 
+// cursor is where a match in the history goes on, and for how many steps it has held. The zero cursor is no match.
+type cursor struct{ from, run int }
+
 // match codes b in steps of up to four bytes: as the match in the history goes on, as the previous area has it, or literally.
-func (m *model) match(context uint32, b, previous []byte) {
-	t := &m.text
-	long := len(b) >= 16
-	from, run := 0, 0 // the match: its next byte in the history, steps it has held
+func (m *model) match(context uint32, at *cursor, b, previous []byte) {
+	remember := len(b) >= 16
 	for i := 0; i < len(b); {
 		n := min(4, len(b)-i)
-		var guess, before, v uint32
-		for k := n - 1; k >= 0; k-- {
-			before = before<<8 | uint32(at8(previous, i+k))
-			if from > 0 {
-				guess = guess<<8 | uint32(t.ahead(from, k))
-			}
-			v = v<<8 | uint32(b[i+k])
-		}
-		hit := false
-		if from > 0 {
-			if hit = m.flag(ctxTextMatch, min(run, 15), v == guess); hit {
-				v = guess
-			}
-		}
-		if !hit && i+n <= len(previous) && (from == 0 || guess != before) {
-			same := i >= 4 && string(b[i-4:i]) == string(previous[i-4:i])
-			place := min(i/4, 7)
-			if same {
-				place += 8
-			}
-			if hit = m.flag(context+ctxTextPrevious, place, v == before); hit {
-				v = before
-			}
-		}
-		if hit {
-			if m.decoding {
-				for k := range n {
-					b[i+k] = byte(v >> (8 * k))
-				}
-			}
-		} else {
-			m.literals(context, b, previous, i, n, guess, from > 0)
-		}
-		if from > 0 && !m.follows(b[i:i+n], guess) {
-			from, run = 0, 0
-		} else if from > 0 {
-			from += n
-			run++
-		}
-		if long {
-			from = t.add(b, i, n, from)
-		}
+		m.step(context, at, b, i, n, previous, remember)
 		i += n
 	}
 }
 
-func (m *model) follows(b []byte, guess uint32) bool {
+// step codes n bytes at b[i:], at most four, and reports whether a match held.
+func (m *model) step(context uint32, at *cursor, b []byte, i, n int, previous []byte, remember bool) bool {
+	t := &m.text
+	var guess, before, v uint32
+	for k := n - 1; k >= 0; k-- {
+		before = before<<8 | uint32(at8(previous, i+k))
+		if at.from > 0 {
+			guess = guess<<8 | uint32(t.ahead(at.from, k))
+		}
+		v = v<<8 | uint32(b[i+k])
+	}
+	hit := false
+	if at.from > 0 {
+		if hit = m.flag(ctxTextMatch, min(at.run, 15), v == guess); hit {
+			v = guess
+		}
+	}
+	if !hit && i+n <= len(previous) && (at.from == 0 || guess != before) {
+		same := i >= 4 && string(b[i-4:i]) == string(previous[i-4:i])
+		place := min(i/4, 7)
+		if same {
+			place += 8
+		}
+		if hit = m.flag(context+ctxTextPrevious, place, v == before); hit {
+			v = before
+		}
+	}
+	if !hit {
+		m.literals(context, b, i, n, guess, at.from > 0)
+	} else if m.decoding {
+		for k := range n {
+			b[i+k] = byte(v >> (8 * k))
+		}
+	}
+	held := at.from > 0 && follows(b[i:i+n], guess)
+	if held {
+		at.from += n
+		at.run++
+	} else {
+		*at = cursor{}
+	}
+	if remember {
+		t.add(b, i, n, at)
+	}
+	return held
+}
+
+func follows(b []byte, guess uint32) bool {
 	for k, c := range b {
 		if c != byte(guess>>(8*k)) {
 			return false
@@ -159,7 +168,7 @@ func (m *model) follows(b []byte, guess uint32) bool {
 }
 
 // literals codes n bytes at b[i:] one by one; guess is what the match expected, if there is one.
-func (m *model) literals(context uint32, b, previous []byte, i, n int, guess uint32, matched bool) {
+func (m *model) literals(context uint32, b []byte, i, n int, guess uint32, matched bool) {
 	for k := range n {
 		at := i + k
 		var ctx uint32
@@ -185,13 +194,12 @@ func (m *model) literals(context uint32, b, previous []byte, i, n int, guess uin
 	}
 }
 
-// add puts b[i:i+n] into the history and returns from, or where a match goes on if from is 0. A history that is full forgets
-// everything.
-func (t *text) add(b []byte, i, n, from int) int {
+// add puts b[i:i+n] into the history and looks for a match if there is none. A history that is full forgets everything.
+func (t *text) add(b []byte, i, n int, at *cursor) {
 	if len(t.history)+8 > historyBytes {
 		t.history = t.history[:0]
 		clear(t.heads)
-		from = 0
+		*at = cursor{}
 	}
 	for k := range n {
 		t.history = append(t.history, b[i+k])
@@ -199,16 +207,19 @@ func (t *text) add(b []byte, i, n, from int) int {
 			continue
 		}
 		end := len(t.history)
+		if end < matchBytes {
+			continue
+		}
 		head := &t.heads[(le.Uint32(t.history[end-5:])*0x9E3779B1^uint32(t.history[end-1])*0x85EBCA6B)>>(32-matchLog)]
-		if k == n-1 && from == 0 {
-			from = int(*head)
+		if from := int(*head); k == n-1 && at.from == 0 && from >= matchBytes &&
+			string(t.history[from-matchBytes:from]) == string(t.history[end-matchBytes:end]) {
+			at.from = from
 		}
 		*head = uint32(end)
 	}
-	if from >= len(t.history) {
-		from = 0
+	if at.from >= len(t.history) {
+		*at = cursor{}
 	}
-	return from
 }
 
 // ahead returns the byte k bytes behind from in the history, which goes on in the same rhythm behind its end.
