@@ -7,6 +7,7 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/recompress/model"
 	"walproxy/recompress/zstd"
 )
 
@@ -14,27 +15,28 @@ import (
 type Codec uint8
 
 const (
-	Auto Codec = iota // the best codec there is: Zstd at present
-	Zstd              // one zstd stream per window, flushed at the end of every frame
-	None              // raw frames only
+	Auto  Codec = iota // the best codec there is: Zstd at present
+	Zstd               // one zstd stream per window, flushed at the end of every frame
+	None               // raw frames only
+	Model              // one model of records and pages per window, flushed at the end of every frame
 )
 
-var codecNames = [...]string{Auto: "auto", Zstd: "zstd", None: "none"}
+var codecNames = [...]string{Auto: "auto", Zstd: "zstd", None: "none", Model: "model"}
 
 // Codecs returns the names that ParseCodec knows.
 func Codecs() []string { return codecNames[:] }
 
-// ParseCodec returns the codec called name: auto, zstd or none.
+// ParseCodec returns the codec called name: auto, model, zstd or none.
 func ParseCodec(name string) (Codec, error) {
 	for c, known := range codecNames {
 		if name == known {
 			return Codec(c), nil
 		}
 	}
-	if name == link.CodecModel.String() || name == link.CodecLZ4.String() {
-		return 0, fmt.Errorf("codec %q is not in this version yet: use auto, zstd or none", name)
+	if name == link.CodecLZ4.String() {
+		return 0, fmt.Errorf("codec %q is not in this version yet: use auto, model, zstd or none", name)
 	}
-	return 0, fmt.Errorf("unknown codec %q: want auto, zstd or none", name)
+	return 0, fmt.Errorf("unknown codec %q: want auto, model, zstd or none", name)
 }
 
 func (c Codec) String() string {
@@ -91,8 +93,11 @@ type decoder interface {
 
 // newEncoder returns what codes for o, and the codec of its frames; nil and CodecRaw if WAL is not coded at all.
 func newEncoder(o Options) (encoder, link.Codec, error) {
-	if o.Codec == None {
+	switch o.Codec {
+	case None:
 		return nil, link.CodecRaw, nil
+	case Model:
+		return &modelEncoder{model.NewEncoder()}, link.CodecModel, nil
 	}
 	e, err := zstd.NewEncoder(o.Level, o.ResetDistance)
 	return e, link.CodecZstd, err
@@ -100,8 +105,11 @@ func newEncoder(o Options) (encoder, link.Codec, error) {
 
 // newDecoder returns what undoes the frames of codec, or *link.VersionError if this version cannot.
 func newDecoder(codec link.Codec) (decoder, error) {
-	if codec != link.CodecZstd {
-		return nil, &link.VersionError{What: "codec", Got: int(codec)}
+	switch codec {
+	case link.CodecZstd:
+		return zstd.NewDecoder()
+	case link.CodecModel:
+		return &modelDecoder{model.NewDecoder()}, nil
 	}
-	return zstd.NewDecoder()
+	return nil, &link.VersionError{What: "codec", Got: int(codec)}
 }

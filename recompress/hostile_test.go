@@ -100,7 +100,7 @@ func TestWrongLengths(t *testing.T) {
 		}
 	}
 	bad := f
-	bad.Codec = link.CodecModel
+	bad.Codec = link.CodecLZ4
 	var version *link.VersionError
 	if _, err := decodeHostile(t, reader, &bad); !errors.As(err, &version) {
 		t.Errorf("codec of a newer version: %v", err)

@@ -1,0 +1,292 @@
+package model
+
+import "walproxy/recompress/rangecoder"
+
+// imageKind says how a page image is coded.
+type imageKind int
+
+const (
+	imageRaw   imageKind = iota // bytes
+	imageHeap                   // no special area: heap tuples
+	imageIndex                  // 16 bytes of special area: index tuples
+)
+
+// imageState is the page being taken apart or put together.
+type imageState struct {
+	page  [blockBytes]byte
+	cover [blockBytes]byte // encoder: the page as the decoder sees it before the patches
+	order []uint32         // items by place, highest first
+	xact  xact             // images belong to no transaction
+	bits  [65]byte         // what followed the header of the last tuple
+}
+
+func (s *imageState) init() { s.order = make([]uint32, 0, maxItems) }
+
+func (s *imageState) reset() { s.xact = xact{} }
+
+// imageRef is what the last images of a relation looked like.
+type imageRef struct {
+	header   [pageHeaderBytes]byte
+	itemSize int // bytes of the last item
+	first    uint32
+	tuple    [tupleHeadSize]byte // header of the last heap tuple
+	other    [tupleHeadSize]byte // one before it that differed
+	special  [btreeSpecial]byte
+	tid      [6]byte
+	info     uint32
+	tidCost  [2]uint16 // bits, in 1/8, of a TID's block near the last one, and in full
+}
+
+const (
+	ctxImageKind = 0x0b01_0000 + iota
+	ctxImageHeader
+	ctxImageItems
+	ctxImageUpper
+	ctxImagePatch
+	ctxImageItem
+	ctxImageItemLen
+	ctxImageItemOffset
+	ctxImageTuple
+	ctxImageField
+	ctxImageSpecial
+	ctxImageRaw
+)
+
+// maxPatches bounds the stale bytes of a page that is taken apart. A page with more is carried as bytes.
+const maxPatches = 1024
+
+// pageImage codes a block's image: taken apart if it is a heap or index page whose parts account for all of it, else as bytes.
+func (m *model) pageImage(k *block) {
+	kind := imageRaw
+	if !m.decoding {
+		kind = m.imageKind(k)
+	}
+	kind = imageKind(m.Symbol(m.table.Group(rangecoder.Hash(k.rel.ctx, ctxImageKind)), 2, int(kind)))
+	if kind != imageHeap && kind != imageIndex {
+		m.bytes(rangecoder.Hash(k.rel.ctx, ctxImageRaw), k.image, nil)
+		m.mark(costImageRaw)
+		return
+	}
+	if m.decoding {
+		clear(m.image.page[:])
+		if k.imageInfo&m.compressedMask() != 0 || k.holeBytes < 0 || k.holeOffset+k.holeBytes > blockBytes || len(k.image)+k.holeBytes != blockBytes {
+			m.corrupt("image of a page")
+			return
+		}
+	}
+	m.takeApart(k, kind)
+	if m.decoding {
+		n := copy(k.image, m.image.page[:k.holeOffset])
+		copy(k.image[n:], m.image.page[k.holeOffset+k.holeBytes:])
+	}
+}
+
+// imageKind chooses, and fills m.image.page.
+func (m *model) imageKind(k *block) imageKind {
+	if k.imageInfo&m.compressedMask() != 0 || len(k.image)+k.holeBytes != blockBytes || k.holeOffset > len(k.image) {
+		return imageRaw
+	}
+	p := m.image.page[:]
+	clear(p[copy(p, k.image[:k.holeOffset]):])
+	copy(p[k.holeOffset+k.holeBytes:], k.image[k.holeOffset:])
+	lower, upper, special := int(at16(p, pdLower)), int(at16(p, pdUpper)), int(at16(p, pdSpecial))
+	kind := imageHeap
+	switch special {
+	case blockBytes:
+	case blockBytes - btreeSpecial:
+		kind = imageIndex
+	default:
+		return imageRaw
+	}
+	if lower < pageHeaderBytes || lower%4 != 0 || lower > upper || upper > special || k.fork&0x0f != 0 {
+		return imageRaw
+	}
+	if k.holeBytes > 0 && (k.holeOffset != lower || k.holeBytes != upper-lower) || k.holeBytes == 0 && lower != upper {
+		return imageRaw
+	}
+	c := m.image.cover[:]
+	clear(c)
+	for at := pageHeaderBytes; at < lower; at += 4 {
+		offset, state, n := linePointer(le.Uint32(p[at:]))
+		if !hasStorage(state, n) {
+			continue
+		}
+		if offset < upper || offset+n > special {
+			return imageRaw
+		}
+		copy(c[offset:], p[offset:offset+n])
+	}
+	stale := 0
+	for at := upper; at < special; at++ {
+		if p[at] != c[at] {
+			stale++
+		}
+	}
+	if stale > maxPatches {
+		return imageRaw
+	}
+	return kind
+}
+
+// hasStorage reports whether an item has a tuple: dead items of an index keep theirs.
+func hasStorage(state uint32, n int) bool {
+	return n > 0 && (state == itemNormal || state == itemDead)
+}
+
+// takeApart codes the page in m.image.page.
+func (m *model) takeApart(k *block, kind imageKind) {
+	ref := &k.rel.page
+	ctx := k.rel.ctx + uint32(kind)
+	special := blockBytes
+	if kind == imageIndex {
+		special -= btreeSpecial
+	}
+	lower, upper := k.holeOffset, k.holeOffset+k.holeBytes
+	if k.holeBytes == 0 {
+		n := int(m.Uint(m.table, ctx+ctxImageItems, uint64(at16(m.image.page[:], pdLower)-pageHeaderBytes)/4))
+		lower = pageHeaderBytes + 4*n
+		upper = lower
+	}
+	if lower < pageHeaderBytes || lower%4 != 0 || upper > special || lower > upper {
+		m.corrupt("bounds of a page")
+		return
+	}
+	p := m.image.page[:]
+	if m.decoding {
+		le.PutUint16(p[pdLower:], uint16(lower))
+		le.PutUint16(p[pdUpper:], uint16(upper))
+		le.PutUint16(p[pdSpecial:], uint16(special))
+	}
+	m.imageHeader(ctx, p, ref)
+	m.mark(costImageHeader)
+	n := (lower - pageHeaderBytes) / 4
+	if !m.imageItems(ctx, p, ref, n, upper, special) {
+		return
+	}
+	m.mark(costImageItems)
+	if kind == imageHeap {
+		m.heapTuples(ctx, p, k, n)
+	} else {
+		m.indexTuples(ctx, p, k, n)
+	}
+	m.patches(p, upper, special)
+	m.mark(costImageHeader)
+	copy(ref.header[:], p)
+	if kind == imageHeap {
+		copy(m.store.put(m.store.key(k.rel, k.number, 0), blockBytes), p)
+		m.store.page(k.rel, k.number).fromImage(p, n)
+	}
+}
+
+// imageHeader codes the page header's fields, the bounds excepted.
+func (m *model) imageHeader(ctx uint32, p []byte, ref *imageRef) {
+	h := ctx + ctxImageHeader
+	last := ref.header[:]
+	lsn := uint64(le.Uint32(p[pdLSN:]))<<32 | uint64(le.Uint32(p[pdLSN+4:]))
+	before := uint64(le.Uint32(last))<<32 | uint64(le.Uint32(last[4:]))
+	lsn = before + uint64(m.Int(m.table, h, int64(lsn-before)))
+	m.put32(p[pdLSN:], uint32(lsn>>32))
+	m.put32(p[pdLSN+4:], uint32(lsn))
+	m.put16(p[pdChecksum:], m.u16(h+1, []uint32{0}, at16(p, pdChecksum)))
+	m.put16(p[pdFlags:], m.u16(h+3, []uint32{at16(last, pdFlags)}, at16(p, pdFlags)))
+	m.put16(p[pdVersion:], m.u16(h+5, []uint32{at16(last, pdVersion)}, at16(p, pdVersion)))
+	m.put32(p[pdPruneXid:], m.u32(h+7, []uint32{at32(last, pdPruneXid), 0, m.xacts.max}, at32(p, pdPruneXid)))
+}
+
+// imageItems codes n line pointers: as a rule each tuple lies in front of the one before it and is as long.
+func (m *model) imageItems(ctx uint32, p []byte, ref *imageRef, n, upper, special int) bool {
+	edge, size := special, ref.itemSize // where the last tuple began, its length
+	wasState := uint32(itemNormal)
+	miss := 0
+	for i := range n {
+		b := p[pageHeaderBytes+4*i:]
+		offset, state, length := linePointer(le.Uint32(b))
+		expected := edge - (size+7)&^7
+		regular := state == itemNormal && length == size && offset == expected
+		if m.flag(ctx+ctxImageItem, min(miss, 7), regular) {
+			offset, state, length = expected, itemNormal, size
+			miss >>= 1
+		} else {
+			miss = min(miss<<1+1, 7)
+			offset, state, length = m.oddItem(ctx, offset, state, length, edge, size, wasState)
+		}
+		if hasStorage(state, length) {
+			if offset < upper || offset+length > special {
+				m.corrupt("item outside its page")
+				return false
+			}
+			edge, size = offset, length
+		}
+		wasState = state
+		m.put32(b, uint32(offset)|state<<15|uint32(length)<<17)
+	}
+	ref.itemSize = size
+	return true
+}
+
+// oddItem codes a line pointer that does not follow the rule.
+func (m *model) oddItem(ctx uint32, offset int, state uint32, length, edge, size int, was uint32) (int, uint32, int) {
+	state = uint32(m.Symbol(m.table.Group(ctx+ctxImageItem+(was+1)<<8), 2, int(state)))
+	c := ctx + ctxImageItem + (state+9)<<8
+	if state == itemNormal {
+		length = int(m.u16(c, []uint32{uint32(size)}, uint32(length)))
+	} else {
+		length = int(m.u16(c, []uint32{0}, uint32(length)))
+	}
+	if !hasStorage(state, length) {
+		offset = int(m.u16(c+2, []uint32{0}, uint32(offset)))
+		return offset & 0x7fff, state, length & 0x7fff
+	}
+	expected := uint32(edge - (length+7)&^7)
+	if i := m.pick(c+4, []uint32{expected}, uint32(offset)); i != noPick {
+		offset = int(int32(expected))
+	} else {
+		aligned := m.flag(c+5, 0, offset%8 == 0)
+		if aligned {
+			offset = int(m.Uint(m.table, c+6, uint64(offset/8))) * 8
+		} else {
+			offset = int(m.Uint(m.table, c+7, uint64(offset)))
+		}
+	}
+	if offset < 0 || offset > 0x7fff || length > 0x7fff {
+		m.corrupt("line pointer")
+		return 0, itemUnused, 0
+	}
+	return offset, state, length
+}
+
+// patches codes the bytes that no item covers and that are not zero.
+func (m *model) patches(p []byte, upper, special int) {
+	c := m.image.cover[:]
+	at, count := upper, 0
+	for {
+		next := at
+		if !m.decoding {
+			for next < special && p[next] == c[next] {
+				next++
+			}
+		}
+		more := m.flag(ctxImagePatch, min(count, 15), next < special)
+		if !more {
+			return
+		}
+		next = at + int(m.Uint(m.table, ctxImagePatch+1, uint64(next-at)))
+		if next >= special || count >= maxPatches {
+			m.corrupt("patch outside its page")
+			return
+		}
+		p[next] = m.Byte(m.table, ctxImagePatch+2, p[next])
+		at = next + 1
+		count++
+	}
+}
+
+// fromImage takes over which items a page uses.
+func (h *heapPage) fromImage(p []byte, n int) {
+	*h = heapPage{key: h.key, largest: uint16(n), newest: uint16(n)}
+	for i := range n {
+		if _, state, _ := linePointer(le.Uint32(p[pageHeaderBytes+4*i:])); state == itemUnused {
+			h.release(uint32(i + 1))
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package model
+
+import (
+	"math/bits"
+
+	"walproxy/recompress/rangecoder"
+)
+
+const indexTupleHead = 8 // IndexTupleData: TID, t_info
+
+// indexTuples codes the special area and the tuples of an index page.
+func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
+	ref := &k.rel.page
+	special := p[blockBytes-btreeSpecial:]
+	c := ctx + ctxImageSpecial
+	for i := 0; i < btreeSpecial; i += 4 {
+		candidates := [...]uint32{at32(ref.special[:], i), at32(ref.special[:], i) + 1, k.number + 1, k.number - 1, 0}
+		m.put32(special[i:], m.u32(c+uint32(i)<<8, candidates[:], at32(special, i)))
+	}
+	copy(ref.special[:], special)
+	m.mark(costImageHeader)
+	class := m.rows.class(rangecoder.Hash(k.rel.ctx, ctxKey))
+	x := &m.image.xact
+	for i := range n {
+		offset, state, length := linePointer(le.Uint32(p[pageHeaderBytes+4*i:]))
+		if !hasStorage(state, length) {
+			continue
+		}
+		t := p[offset : offset+length]
+		if length < indexTupleHead {
+			m.bytes(ctx+ctxImageTuple, t, nil)
+			continue
+		}
+		m.imageTID(ctx, t, ref)
+		candidates := [...]uint32{uint32(length) | ref.info&^0x1fff, uint32(length)}
+		m.put16(t[6:], m.u16(ctx+ctxImageTuple, candidates[:], at16(t, 6)))
+		ref.info = at16(t, 6)
+		m.mark(costImageTuples)
+		*x = xact{}
+		m.row(class, t[indexTupleHead:], 0, version{}, x)
+		m.mark(costImageValues)
+	}
+}
+
+// imageTID codes the TID of an index tuple: behind the one before, near it, or anywhere.
+func (m *model) imageTID(ctx uint32, t []byte, ref *imageRef) {
+	c := ctx + ctxImageField
+	was := at16(ref.tid[:], 0)<<16 | at16(ref.tid[:], 2)
+	wasItem := at16(ref.tid[:], 4)
+	block := at16(t, 0)<<16 | at16(t, 2)
+	candidates := [...]uint32{was, was + 1, was - 1}
+	i := m.pick(c, candidates[:], block)
+	switch {
+	case i != noPick:
+		block = candidates[i]
+	case ref.tidCost[0] < ref.tidCost[1]:
+		block = was + uint32(m.Int(m.table, c+1, int64(int32(block-was))))
+	default:
+		block = uint32(m.Uint(m.table, c+2, uint64(block)))
+	}
+	if i == noPick {
+		d := block - was
+		near, full := bits.Len32(d<<1^uint32(int32(d)>>31)), bits.Len32(block)
+		ref.tidCost[0] = uint16((int(ref.tidCost[0])*7 + near*8) / 8)
+		ref.tidCost[1] = uint16((int(ref.tidCost[1])*7 + full*8) / 8)
+	}
+	m.put16(t, block>>16)
+	m.put16(t[2:], block&0xffff)
+	next := [...]uint32{wasItem + 1, 1, wasItem - 1}
+	place := c + 3
+	if i == noPick {
+		place = c + 5
+	}
+	item := m.u16(place, next[:], at16(t, 4))
+	m.put16(t[4:], item)
+	copy(ref.tid[:], t[:6])
+}

@@ -1,0 +1,85 @@
+// Package model codes WAL with an adaptive range coder driven by knowledge of the records: what can be computed is not coded
+// (page headers, lengths, xl_prev, xl_crc, padding), and every other field is predicted from the record's kind, its relation,
+// its transaction and the page state seen so far in the stream, and coded as "as predicted" or as a residual. Whatever is not
+// WAL is coded byte by byte. It is pure, and its decoder never panics and never works without bound on any input.
+//
+// Encoder and Decoder run the same code: a coding function gets the value and codes it, or gets anything and returns the value.
+// Everything that steers a prediction is computed from values that both sides have.
+package model
+
+import (
+	"walproxy/protocol"
+	"walproxy/recompress/rangecoder"
+)
+
+const (
+	tableLog      = 16 // groups of the context table: 4 MiB
+	blockBytes    = 8192
+	walPageBytes  = 8192
+	maxRecordSize = 64 << 20 // larger records are carried as bytes; a stream's window is never larger
+)
+
+// model is the state of one stream in one direction.
+type model struct {
+	rangecoder.Coder
+	table    *rangecoder.Table
+	decoding bool
+	err      error // decoder: the first thing found wrong; nothing is coded after it
+
+	wal  []byte // encoder: the piece; decoder: the caller's buffer with what is decoded so far
+	at   int    // next byte of wal to code
+	end  int    // length of wal when the piece is complete
+	page pageState
+
+	rec       record
+	scratch   []byte // a record that page headers interrupt (encoder), the record being decoded (decoder)
+	headCheck []byte
+
+	dict   dictionary
+	xacts  transactions
+	field  fields
+	rows   rows
+	text   text
+	store  store
+	image  imageState
+	pruned pruned
+	near   neighbourMaps
+	cost   *Costs
+}
+
+func newModel() *model {
+	m := &model{table: rangecoder.NewTable(tableLog)}
+	m.dict.init()
+	m.rows.init()
+	m.text.init()
+	m.store.init()
+	m.image.init()
+	return m
+}
+
+// reset begins a stream whose first byte is at start on tli.
+func (m *model) reset(tli protocol.Timeline, start protocol.LSN) {
+	m.table.Reset()
+	m.err = nil
+	m.page = pageState{pos: start, tli: uint32(tli), segment: 16 << 20}
+	m.dict.reset()
+	m.xacts = transactions{}
+	m.field.reset()
+	m.rows.reset()
+	m.text.reset()
+	m.store.reset()
+	m.image.reset()
+	m.near.reset()
+}
+
+// flag codes a truth value in one of the sixteen places of a context.
+func (m *model) flag(context uint32, place int, v bool) bool {
+	return m.Flag(&m.table.Group(context)[place&15], v)
+}
+
+// corrupt notes that a decoder met what no encoder writes.
+func (m *model) corrupt(what string) {
+	if m.err == nil {
+		m.err = &CorruptError{LSN: m.page.pos, What: what}
+	}
+}

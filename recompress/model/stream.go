@@ -1,0 +1,160 @@
+package model
+
+import (
+	"encoding/binary"
+
+	"walproxy/protocol"
+)
+
+var le = binary.LittleEndian
+
+// itemKind says what comes next in a stream.
+type itemKind int
+
+const (
+	itemRecord itemKind = iota // a whole record, with the page headers inside it
+	itemBytes                  // bytes up to the end of the page at most
+	itemZeros                  // bytes that are zero, over any number of pages
+)
+
+const (
+	minZeros  = 64 // shorter runs of zeros are not worth an item
+	alignment = 8
+)
+
+// Contexts of the stream's own decisions. Every context constant of the package is distinct in its upper half.
+const (
+	ctxPadding = 0x0101_0000 + iota
+	ctxItem
+	ctxItemBytes
+	ctxZeros
+)
+
+// item codes the next item: what a page begins with, padding, a record or bytes. It always moves on by a byte at least.
+func (m *model) item() {
+	if m.padding(); m.at >= m.end {
+		return
+	}
+	if uint64(m.page.pos)%walPageBytes == 0 {
+		m.pageHeader()
+		if m.at >= m.end || m.err != nil {
+			return
+		}
+	}
+	kind := itemRecord
+	if !m.decoding {
+		kind = m.choose()
+	}
+	p := &m.page
+	place := 4 * int(p.lastItem)
+	if p.rest > 0 {
+		place += 16
+	}
+	g := m.table.Group(ctxItem + uint32(place)<<8)
+	kind = itemKind(m.Symbol(g, 2, int(kind)))
+	p.lastItem = kind
+	switch kind {
+	case itemRecord:
+		m.record()
+	case itemBytes:
+		m.bytesItem()
+	case itemZeros:
+		m.zerosItem()
+	default:
+		m.corrupt("unknown item")
+	}
+}
+
+// padding codes the zero bytes up to the next record's place, if the position is not aligned.
+func (m *model) padding() {
+	p := &m.page
+	n := int(-uint64(p.pos) & (alignment - 1))
+	if n == 0 || p.rest > 0 {
+		return
+	}
+	n = min(n, m.end-m.at)
+	zero := !m.decoding && isZero(m.wal[m.at:m.at+n])
+	if m.flag(ctxPadding, int(p.lastItem), zero) {
+		m.emitZeros(n)
+	}
+}
+
+// choose is the encoder's choice. If it is a record, m.rec holds it parsed.
+func (m *model) choose() itemKind {
+	p := &m.page
+	if p.rest == 0 {
+		if m.gather() {
+			return itemRecord
+		}
+		if n := m.end - m.at; n >= minZeros && isZero(m.wal[m.at:m.at+minZeros]) {
+			return itemZeros
+		}
+	}
+	return itemBytes
+}
+
+// zerosItem codes a run of zeros.
+func (m *model) zerosItem() {
+	n := 0
+	if !m.decoding {
+		for m.at+n < m.end && m.wal[m.at+n] == 0 {
+			n++
+		}
+	}
+	left := m.end - m.at
+	if m.flag(ctxZeros, 0, n == left) {
+		n = left
+	} else if n = int(m.Uint(m.table, ctxZeros+0x100, uint64(n))); n < 1 || n > left {
+		m.corrupt("run of zeros too long")
+		return
+	}
+	m.page.rest = 0
+	m.emitZeros(n)
+}
+
+// bytesItem codes bytes of unknown meaning up to the end of the page, of the record they belong to, or of the piece.
+func (m *model) bytesItem() {
+	p := &m.page
+	room := walPageBytes - int(uint64(p.pos)%walPageBytes)
+	n := min(room, m.end-m.at)
+	if p.rest > 0 {
+		n = int(min(int64(n), p.rest))
+	}
+	first := p.rest == 0
+	start := m.at
+	if m.decoding {
+		m.wal = m.wal[:m.at+n]
+	}
+	b := m.wal[m.at : m.at+n]
+	m.bytes(ctxItemBytes, b, nil)
+	m.mark(costBytes)
+	m.at += n
+	pos := p.pos
+	p.pos += protocol.LSN(n)
+	p.followBytes(m.wal[start:m.at], pos, first)
+}
+
+// emitZeros moves on over n zero bytes.
+func (m *model) emitZeros(n int) {
+	if m.decoding {
+		m.wal = m.wal[:m.at+n]
+		clear(m.wal[m.at:])
+	}
+	m.at += n
+	m.page.pos += protocol.LSN(n)
+}
+
+func isZero(b []byte) bool {
+	for len(b) >= 8 {
+		if le.Uint64(b) != 0 {
+			return false
+		}
+		b = b[8:]
+	}
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,100 @@
+package rangecoder
+
+import "math/bits"
+
+// Prob is an adaptive probability: how likely the next bit is one, and how often it was used. The zero Prob is even odds and
+// learns fastest. The upper 22 bits hold the probability with its top bit inverted, the lower 10 the count.
+type Prob uint32
+
+const (
+	countBits  = 10
+	countMask  = 1<<countBits - 1
+	countLimit = 90 // the slowest rate is about 1/91
+	even       = 1 << 31
+	certain    = 1<<(32-countBits) - 1
+)
+
+// rate[n] is the share, in 1/65536, by which a probability used n times moves towards the bit.
+var rate = func() (r [countLimit + 1]uint32) {
+	for n := range r {
+		r[n] = uint32(10 * 65536 / (10*n + 16))
+	}
+	return r
+}()
+
+// Bit codes one bit, 0 or 1, with the probability p, and teaches p.
+func (c *Coder) Bit(p *Prob, bit int) int {
+	v := uint32(*p) ^ even
+	bound := c.width >> 16 * uint64(v>>16|1)
+	if c.decoding {
+		rest, borrow := bits.Sub64(c.code, bound, 0)
+		zero := borrow - 1 // all ones if the bit is zero
+		bit = int(borrow)
+		c.code = rest&zero | c.code&^zero
+		c.width = (c.width-bound)&zero | bound&^zero
+	} else {
+		zero := uint64(bit) - 1
+		low, carry := bits.Add64(c.low, bound&zero, 0)
+		if carry != 0 {
+			c.carry()
+		}
+		c.low = low
+		c.width = (c.width-bound)&zero | bound&^zero
+	}
+	*p = learn(v, bit)
+	if c.width < minRange {
+		c.shift()
+	}
+	return bit
+}
+
+// learn moves the probability in v towards bit and returns its stored form.
+func learn(v uint32, bit int) Prob {
+	n := v & countMask
+	q := int64(v >> countBits)
+	q += (int64(-bit)&certain - q) * int64(rate[n]) >> 16
+	if n < countLimit {
+		n++
+	}
+	return Prob((uint32(q)<<countBits | n) ^ even)
+}
+
+// Flag codes a truth value with the probability p.
+func (c *Coder) Flag(p *Prob, flag bool) bool {
+	bit := 0
+	if flag {
+		bit = 1
+	}
+	return c.Bit(p, bit) != 0
+}
+
+// Direct codes the low n bits of v, n at most 64, at even odds and without a model.
+func (c *Coder) Direct(n int, v uint64) uint64 {
+	var out uint64
+	for n > 0 {
+		k := min(n, 16)
+		n -= k
+		out = out<<k | c.direct(k, v>>n&(1<<k-1))
+	}
+	return out
+}
+
+// direct codes k bits, at most 16, in one step.
+func (c *Coder) direct(k int, v uint64) uint64 {
+	step := c.width >> k
+	if c.decoding {
+		v = min(c.code/step, 1<<k-1)
+		c.code -= v * step
+	} else {
+		low, carry := bits.Add64(c.low, v*step, 0)
+		if carry != 0 {
+			c.carry()
+		}
+		c.low = low
+	}
+	c.width = step
+	if c.width < minRange {
+		c.shift()
+	}
+	return v
+}
