@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"compress/gzip"
+	"flag"
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
@@ -246,3 +247,38 @@ func TestNoAllocationPerRecord(t *testing.T) {
 		t.Errorf("%.0f allocations for %d streams", n, len(all))
 	}
 }
+
+// TestDamagedPayloads decodes payloads with changed bits, cut short or run into each other.
+func TestDamagedPayloads(t *testing.T) {
+	enc, dec := NewEncoder(), NewDecoder()
+	rounds := 60
+	if *damageFlag > 0 {
+		rounds = *damageFlag
+	}
+	for _, s := range samples(t) {
+		enc.Reset(1, s.start)
+		good := enc.Append(nil, s.wal)
+		random := rand.New(rand.NewPCG(uint64(len(good)), 14))
+		for range rounds {
+			bad := bytes.Clone(good)
+			for range 1 + random.IntN(3) {
+				bad[random.IntN(len(bad))] ^= byte(1 + random.IntN(255))
+			}
+			if random.IntN(3) == 0 {
+				bad = bad[:random.IntN(len(bad))]
+			}
+			dec.Reset(1, s.start)
+			out, err := dec.Decode(nil, bad, len(s.wal))
+			if err == nil && len(out) != len(s.wal) {
+				t.Fatalf("%s: %d bytes, want %d", s.name, len(out), len(s.wal))
+			}
+			if err != nil {
+				if _, again := dec.Decode(nil, good, len(s.wal)); again == nil {
+					t.Fatalf("%s: a stream goes on after %v", s.name, err)
+				}
+			}
+		}
+	}
+}
+
+var damageFlag = flag.Int("damage", 0, "rounds of TestDamagedPayloads per sample")

@@ -157,6 +157,8 @@ func (m *model) step(context uint32, at *cursor, b []byte, i, n int, previous []
 	}
 	if remember {
 		t.add(b, i, n, at)
+	} else if at.from >= len(t.history) {
+		*at = cursor{}
 	}
 	return held
 }
