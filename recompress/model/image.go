@@ -270,7 +270,8 @@ func (m *model) patches(p []byte, upper, special int) {
 		if !more {
 			return
 		}
-		next = at + int(m.Uint(m.table, ctxImagePatch+1, uint64(next-at)))
+		skip := m.Uint(m.table, ctxImagePatch+1, uint64(next-at))
+		next = at + int(min(skip, blockBytes))
 		if next >= special || count >= maxPatches {
 			m.corrupt("patch outside its page")
 			return

@@ -14,6 +14,7 @@ const (
 type text struct {
 	history []byte
 	heads   []uint32 // position behind the bytes that hash there
+	digits  digitRun
 }
 
 func (t *text) init() {
@@ -24,6 +25,7 @@ func (t *text) init() {
 func (t *text) reset() {
 	t.history = t.history[:0]
 	clear(t.heads)
+	t.digits = digitRun{cost: hexCost}
 }
 
 const (
@@ -33,6 +35,7 @@ const (
 	ctxTextPrevious
 	ctxTextByte
 	ctxTextMatched
+	ctxTextDigits
 )
 
 // bytes codes b, of which nothing is known but bytes of the same kind that came before: previous, which may be nil.
@@ -139,7 +142,7 @@ func (m *model) step(context uint32, at *cursor, b []byte, i, n int, previous []
 		}
 	}
 	if !hit {
-		m.literals(context, b, i, n, guess, at.from > 0)
+		m.digits(context, b, i, n, guess, at.from > 0)
 	} else if m.decoding {
 		for k := range n {
 			b[i+k] = byte(v >> (8 * k))
@@ -154,6 +157,8 @@ func (m *model) step(context uint32, at *cursor, b []byte, i, n int, previous []
 	}
 	if remember {
 		t.add(b, i, n, at)
+	} else if at.from >= len(t.history) {
+		*at = cursor{}
 	}
 	return held
 }

@@ -21,7 +21,7 @@ var (
 	limitFlag = flag.Int("walbytes", 16<<20, "bytes of each directory to code")
 	skipFlag  = flag.Int("walskip", 1, "segments of each directory to leave out, the first ones")
 	fieldFlag = flag.Bool("fields", false, "print what each field costs")
-	peersFlag = flag.Bool("peers", false, "code the same bytes with zstd -3 and -19 --long=27")
+	peersFlag = flag.Bool("peers", false, "code the same bytes with zstd -3")
 )
 
 const windowBytes = 4 << 20
@@ -160,7 +160,7 @@ func BenchmarkWAL(b *testing.B) {
 			len(wal), sealed.payload, float64(len(wal))/float64(sealed.payload), live.payload, live.frames,
 			float64(len(wal))/float64(live.payload+2*live.frames), mb/sealed.encode.Seconds(), mb/sealed.decode.Seconds())
 		if *peersFlag {
-			for _, args := range []string{"-3", "-19 --long=27"} {
+			for _, args := range []string{"-3"} {
 				n, d := peer(b, args, wal)
 				line += fmt.Sprintf("  zstd %s %d %.1f MB/s", args, n, mb/d.Seconds())
 			}

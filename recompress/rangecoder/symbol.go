@@ -8,10 +8,59 @@ type Group [16]Prob
 
 // Nibble codes a value of four bits.
 func (c *Coder) Nibble(g *Group, v int) int {
-	at := c.Bit(&g[1], v>>3&1) | 2
-	at = at<<1 | c.Bit(&g[at], v>>2&1)
-	at = at<<1 | c.Bit(&g[at&15], v>>1&1)
-	at = at<<1 | c.Bit(&g[at&15], v&1)
+	if c.decoding {
+		return c.decodeNibble(g)
+	}
+	at := 1
+	low, width := c.low, c.width
+	for shift := 3; shift >= 0; shift-- {
+		bit := v >> shift & 1
+		p := uint32(g[at&15]) ^ even
+		bound := width >> 16 * uint64(p>>16|1)
+		zero := uint64(bit) - 1
+		sum, carry := bits.Add64(low, bound&zero, 0)
+		low, width = sum, (width-bound)&zero|bound&^zero
+		g[at&15] = learn(p, bit)
+		if carry != 0 || width < minRange {
+			low, width = c.renew(low, width, carry)
+		}
+		at = at<<1 | bit
+	}
+	c.low, c.width = low, width
+	return at & 15
+}
+
+// renew brings an encoder's interval back into range after a carry or below minRange.
+func (c *Coder) renew(low, width, carry uint64) (uint64, uint64) {
+	if carry != 0 {
+		c.carry()
+	}
+	c.low, c.width = low, width
+	if width < minRange {
+		c.shift()
+	}
+	return c.low, c.width
+}
+
+func (c *Coder) decodeNibble(g *Group) int {
+	at := 1
+	code, width := c.code, c.width
+	for range 4 {
+		p := uint32(g[at&15]) ^ even
+		bound := width >> 16 * uint64(p>>16|1)
+		rest, borrow := bits.Sub64(code, bound, 0)
+		zero := borrow - 1 // all ones if the bit is zero
+		code = rest&zero | code&^zero
+		width = (width-bound)&zero | bound&^zero
+		g[at&15] = learn(p, int(borrow))
+		if width < minRange {
+			c.code, c.width = code, width
+			c.shift()
+			code, width = c.code, c.width
+		}
+		at = at<<1 | int(borrow)
+	}
+	c.code, c.width = code, width
 	return at & 15
 }
 
