@@ -43,7 +43,7 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 	if err := os.MkdirAll(cfg.Data.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
-	n.log, err = spool.Open(cfg.Data.Dir, spool.Options{
+	log, err := spool.Open(cfg.Data.Dir, spool.Options{
 		Logger: logger, Metrics: spool.NewMetrics(reg), ResetDistance: uint32(cfg.Recompress.ResetDistance),
 		CapBytes: int64(cfg.Spool.Cap), NoSync: !cfg.Spool.Fsync,
 	})
@@ -52,9 +52,10 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, n.log.Close())
+			err = errors.Join(err, log.Close())
 		}
 	}()
+	n.log = log
 	if n.store, err = slots.OpenStore(cfg.Data.Dir, slots.StoreOptions{Logger: logger}); err != nil {
 		return nil, err
 	}

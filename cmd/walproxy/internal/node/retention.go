@@ -115,7 +115,7 @@ func (n *Node) shed() (bool, error) {
 	return false, nil
 }
 
-// furthestBehind names who holds back most.
+// furthestBehind names who holds back most, and why.
 func furthestBehind(holds []slots.Hold) string {
 	var worst slots.Hold
 	for _, h := range holds {
@@ -123,5 +123,11 @@ func furthestBehind(holds []slots.Hold) string {
 			worst = h
 		}
 	}
-	return worst.Reason
+	switch {
+	case worst.Slot != "":
+		return "slot " + worst.Slot + ": " + worst.Reason
+	case worst.Consumer != "":
+		return "consumer " + worst.Consumer + ": " + worst.Reason
+	}
+	return "nobody"
 }
