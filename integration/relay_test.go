@@ -36,11 +36,17 @@ func fastNode(upstream, more string) string {
 // startRelay starts everything. options.Major chooses the version.
 func startRelay(ctx context.Context, t *testing.T, options pgcluster.Options) *relay {
 	t.Helper()
+	return startRelayWith(ctx, t, options, "")
+}
+
+// startRelayWith is startRelay with more configuration for both nodes.
+func startRelayWith(ctx context.Context, t *testing.T, options pgcluster.Options, config string) *relay {
+	t.Helper()
 	options.Conf = append(options.Conf, fastRetry...)
 	r := &relay{ctx: ctx, t: t, primary: startPrimary(ctx, t, options)}
 	r.standby = cloneOf(ctx, t, r.primary)
-	r.a = startNode(ctx, t, nodeproc.Options{Config: fastNode(r.primary.Conninfo(), "")})
-	r.b = startNode(ctx, t, nodeproc.Options{Config: fastNode(r.a.Conninfo(), "")})
+	r.a = startNode(ctx, t, nodeproc.Options{Config: fastNode(r.primary.Conninfo(), config)})
+	r.b = startNode(ctx, t, nodeproc.Options{Config: fastNode(r.a.Conninfo(), config)})
 	must(t, r.standby.MakeStandby(r.b.Conninfo(), ""))
 	must(t, r.standby.Start(ctx))
 	lsn := write(ctx, t, r.primary, 1)
@@ -189,6 +195,35 @@ func TestSegmentSizes(t *testing.T) {
 				must(t, restartNode(ctx, r.b))
 			}
 			r.same()
+		})
+	}
+}
+
+// TestCodecs relays with every codec, over page images, an index build, COPY and VACUUM.
+func TestCodecs(t *testing.T) {
+	t.Parallel()
+	for _, codec := range []string{"none", "zstd", "model"} {
+		t.Run(codec, func(t *testing.T) {
+			t.Parallel()
+			ctx := setting(t, patience)
+			r := startRelayWith(ctx, t, pgcluster.Options{Major: 15, Checksums: true}, "recompress:\n  codec: "+codec+"\n")
+			for _, sql := range []string{
+				"CHECKPOINT", "INSERT INTO t (text) SELECT md5(n::text) FROM generate_series(1, 20000) n", "CREATE INDEX ON t (text)",
+				"CREATE TABLE j AS SELECT n AS id, jsonb_build_object('k', n, 'v', md5(n::text)) AS doc FROM generate_series(1, 5000) n",
+				"CREATE INDEX ON j USING gin (doc)", "UPDATE t SET text = text || 'x' WHERE id % 3 = 0", "DELETE FROM t WHERE id % 5 = 0", "VACUUM t", "CHECKPOINT",
+				"UPDATE t SET text = 'y' WHERE id % 7 = 0",
+			} {
+				must(t, r.primary.Exec(ctx, sql))
+			}
+			must(t, restartNode(ctx, r.a))
+			must(t, restartNode(ctx, r.b))
+			r.same()
+			m, err := r.a.Metrics()
+			must(t, err)
+			raw, wal := m["walproxy_feed_raw_frames_total"], m["walproxy_feed_frames_total"]
+			if codec != "none" && raw > wal/2 {
+				t.Errorf("%v of %v frames went out raw", raw, wal)
+			}
 		})
 	}
 }

@@ -22,7 +22,7 @@ type imageState struct {
 
 func (s *imageState) init() { s.order = make([]uint32, 0, maxItems) }
 
-func (s *imageState) reset() { s.xact = xact{} }
+func (s *imageState) reset() { *s = imageState{order: s.order[:0]} }
 
 // imageRef is what the last images of a relation looked like.
 type imageRef struct {
