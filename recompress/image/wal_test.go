@@ -77,11 +77,9 @@ headers:
 		id := body[pos]
 		switch {
 		case id == 255:
-			payload = len(body) - int(body[pos+1])
 			pos += 2
 			break headers
 		case id == 254:
-			payload = len(body) - int(binary.LittleEndian.Uint32(body[pos+1:]))
 			pos += 5
 			break headers
 		case id == 253:
