@@ -1,6 +1,7 @@
 package image_test
 
 import (
+	"bytes"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,15 +29,14 @@ func samples(b *testing.B, p image.Profile) (list []sample, rawBytes int64) {
 			rawBytes += int64(len(raw))
 		}
 	}
-	methods := map[byte]image.Method{4: image.PGLZ, 8: image.LZ4, 16: image.Zstd}
 	for _, dir := range strings.Split(*walDirs, ",") {
 		if dir == "" {
 			continue
 		}
 		if err := walkSegments(dir, func(w walImage) {
-			if m := methods[w.method]; m != image.Plain && m == p.Method() && len(list) < maxSamples {
-				raw, _ := o.Open(m, w.stored, w.raw)
-				add(append([]byte(nil), raw...), w.stored)
+			if w.method == p.Method() && len(list) < maxSamples {
+				raw, _ := o.Open(w.method, w.stored, w.raw)
+				add(bytes.Clone(raw), bytes.Clone(w.stored))
 			}
 		}); err != nil {
 			b.Fatal(err)

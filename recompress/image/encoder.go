@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 
+	"walproxy/protocol/wal"
 	"walproxy/recompress/image/lz4"
 	"walproxy/recompress/image/pglz"
 	"walproxy/recompress/image/zstd3"
@@ -77,11 +78,11 @@ func (e *Encoder) Store(dst []byte, p Profile, raw []byte, hole bool) (stored []
 // append is Append with a refusal told by ok, which is ordinary and must not cost an error value.
 func (e *Encoder) append(dst []byte, p Profile, raw []byte) (out []byte, ok bool, err error) {
 	switch p.Method() {
-	case PGLZ:
+	case wal.PGLZ:
 		return e.pglz.Append(dst, raw, p == PGLZSigned)
-	case LZ4:
+	case wal.LZ4:
 		out, err = e.lz4.Append(dst, raw)
-	case Zstd:
+	case wal.Zstd:
 		out, err = e.zstd.Append(dst, raw, p.zstd())
 	default:
 		err = ErrProfile

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"walproxy/protocol/wal"
 	"walproxy/recompress/image/lz4"
 	"walproxy/recompress/image/pglz"
 	"walproxy/recompress/image/zstd3"
@@ -50,8 +51,8 @@ func (o *Opener) Reset() {
 // image to carry as it is: method or bytes unknown, malformed, too large, or made by an encoder that is not known. stored is not retained.
 //
 // Work is bounded by rawBytes and len(stored): one expansion and one compression per profile of the method.
-func (o *Opener) Open(m Method, stored []byte, rawBytes int) (raw []byte, p Profile) {
-	if m == Plain || m >= methods || rawBytes <= 0 || rawBytes > MaxRawBytes || len(stored) >= rawBytes {
+func (o *Opener) Open(m wal.Compression, stored []byte, rawBytes int) (raw []byte, p Profile) {
+	if m == wal.Uncompressed || m >= methods || rawBytes <= 0 || rawBytes > MaxRawBytes || len(stored) >= rawBytes {
 		return nil, Verbatim
 	}
 	if o.misses[m] >= missesToDoubt {
@@ -80,11 +81,11 @@ func (o *Opener) Open(m Method, stored []byte, rawBytes int) (raw []byte, p Prof
 }
 
 // expand fills raw from stored, exactly, or fails.
-func (o *Opener) expand(m Method, raw, stored []byte) error {
+func (o *Opener) expand(m wal.Compression, raw, stored []byte) error {
 	switch m {
-	case PGLZ:
+	case wal.PGLZ:
 		return pglz.Decode(raw, stored)
-	case LZ4:
+	case wal.LZ4:
 		return lz4.Decode(raw, stored)
 	default:
 		return o.zstd.Decode(raw, stored)

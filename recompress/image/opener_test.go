@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"walproxy/protocol/wal"
 	"walproxy/recompress/image"
 )
 
@@ -56,7 +57,7 @@ func TestOpenerRemembers(t *testing.T) {
 		}
 		o.Reset()
 		for i, im := range corpus {
-			if first := (map[image.Method]image.Profile{image.PGLZ: image.PGLZSigned, image.Zstd: image.Zstd151})[server.Method()]; im.Profile == first && !im.Plain {
+			if first := (map[wal.Compression]image.Profile{wal.PGLZ: image.PGLZSigned, wal.Zstd: image.Zstd151})[server.Method()]; im.Profile == first && !im.Plain {
 				if _, p := o.Open(server.Method(), im.Stored, len(im.Raw)); p != first {
 					t.Errorf("image %d of %v after Reset: opened as %v", i, first, p)
 				}
@@ -103,18 +104,18 @@ func TestOpenRefuses(t *testing.T) {
 	im := images(t)[0]
 	for _, c := range []struct {
 		name   string
-		m      image.Method
+		m      wal.Compression
 		stored []byte
 		raw    int
 	}{
-		{"plain", image.Plain, im.Stored, len(im.Raw)},
+		{"plain", wal.Uncompressed, im.Stored, len(im.Raw)},
 		{"unknown method", 99, im.Stored, len(im.Raw)},
 		{"nothing stored", im.Profile.Method(), nil, len(im.Raw)},
 		{"no content", im.Profile.Method(), im.Stored, 0},
 		{"negative content", im.Profile.Method(), im.Stored, -1},
 		{"content above the limit", im.Profile.Method(), im.Stored, image.MaxRawBytes + 1},
 		{"not smaller than its content", im.Profile.Method(), im.Stored, len(im.Stored)},
-		{"other method", image.LZ4, im.Stored, len(im.Raw)},
+		{"other method", wal.LZ4, im.Stored, len(im.Raw)},
 	} {
 		if raw, p := o.Open(c.m, c.stored, c.raw); raw != nil || p != image.Verbatim {
 			t.Errorf("%s: opened as %v", c.name, p)
@@ -139,14 +140,14 @@ func TestOpenDoubts(t *testing.T) {
 	foreign = append(foreign, "tails"...)
 	o := opener(t)
 	for i := range 100 {
-		if _, p := o.Open(image.LZ4, foreign, 20+15+5); p != image.Verbatim {
+		if _, p := o.Open(wal.LZ4, foreign, 20+15+5); p != image.Verbatim {
 			t.Fatalf("foreign block %d opened as %v", i, p)
 		}
 	}
 	tries := 0
 	for {
 		tries++
-		if _, p := o.Open(image.LZ4, known, size); p == image.LZ4Block {
+		if _, p := o.Open(wal.LZ4, known, size); p == image.LZ4Block {
 			break
 		}
 		if tries > 16 {
@@ -156,7 +157,7 @@ func TestOpenDoubts(t *testing.T) {
 	if tries == 1 {
 		t.Error("the opener did not doubt after 100 foreign images")
 	}
-	if _, p := o.Open(image.LZ4, known, size); p != image.LZ4Block {
+	if _, p := o.Open(wal.LZ4, known, size); p != image.LZ4Block {
 		t.Error("the opener still doubts")
 	}
 }
@@ -198,7 +199,7 @@ func FuzzOpen(f *testing.F) {
 	o := opener(f)
 	f.Fuzz(func(t *testing.T, m byte, stored []byte, size uint16) {
 		o.Reset()
-		raw, p := o.Open(image.Method(m), stored, int(size))
+		raw, p := o.Open(wal.Compression(m), stored, int(size))
 		if p == image.Verbatim {
 			return
 		}

@@ -1,33 +1,12 @@
 package image
 
-import "walproxy/recompress/image/zstd3"
-
-// Method is how an image is stored in its record, as bimg_info says.
-type Method uint8
-
-// The methods. Plain is an image that the server did not compress.
-const (
-	Plain Method = iota
-	PGLZ
-	LZ4
-	Zstd
-	methods
+import (
+	"walproxy/protocol/wal"
+	"walproxy/recompress/image/zstd3"
 )
 
-// String returns the value of wal_compression that makes the server use the method.
-func (m Method) String() string {
-	switch m {
-	case Plain:
-		return "off"
-	case PGLZ:
-		return "pglz"
-	case LZ4:
-		return "lz4"
-	case Zstd:
-		return "zstd"
-	}
-	return "unknown"
-}
+// methods is how many ways of storing an image there are.
+const methods = wal.Zstd + 1
 
 // Profile names an encoder that reproduces what a group of servers stores. The numbers are part of the frame format and never change;
 // new ones are added at the end.
@@ -47,22 +26,22 @@ const (
 
 // candidates lists each method's profiles, the likeliest server first.
 var candidates = [methods][]Profile{
-	PGLZ: {PGLZSigned, PGLZUnsigned},
-	LZ4:  {LZ4Block},
-	Zstd: {Zstd151, Zstd157, Zstd148, Zstd144},
+	wal.PGLZ: {PGLZSigned, PGLZUnsigned},
+	wal.LZ4:  {LZ4Block},
+	wal.Zstd: {Zstd151, Zstd157, Zstd148, Zstd144},
 }
 
-// Method returns the method whose images the profile reproduces; Plain for Verbatim and for a profile that is not known.
-func (p Profile) Method() Method {
+// Method returns the compression whose images the profile reproduces; wal.Uncompressed for Verbatim and for a profile that is not known.
+func (p Profile) Method() wal.Compression {
 	switch p {
 	case PGLZSigned, PGLZUnsigned:
-		return PGLZ
+		return wal.PGLZ
 	case LZ4Block:
-		return LZ4
+		return wal.LZ4
 	case Zstd144, Zstd148, Zstd151, Zstd157:
-		return Zstd
+		return wal.Zstd
 	}
-	return Plain
+	return wal.Uncompressed
 }
 
 // String names the profile for people: "pglz (signed char)", "zstd 1.5.1-1.5.6".

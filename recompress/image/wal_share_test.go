@@ -6,21 +6,45 @@ import (
 	"strings"
 	"testing"
 
+	"walproxy/protocol/wal"
 	"walproxy/recompress/image"
 )
 
 var walDirs = flag.String("wal", "", "directories with segments of PostgreSQL 15 or later, comma separated, to open the images of")
 
-// TestWALShare opens every compressed image of the segments in -wal and logs the shares; at least 99.9 % must reproduce. Without the flag it
-// runs the walker over a record made of the corpus, so that it cannot rot.
+// TestWALShare opens every compressed image of the segments in -wal and logs the shares; at least 99.9 % must reproduce. Without the flag
+// it runs over records made of the corpus.
 func TestWALShare(t *testing.T) {
 	if *walDirs == "" {
-		share(t, "corpus", func(f func(walImage)) error { return walkImages(corpusRecord(t), f) })
+		share(t, "corpus", func(f func(walImage)) error { return walkCorpus(t, f) })
 		return
 	}
 	for _, dir := range strings.Split(*walDirs, ",") {
 		share(t, filepath.Base(dir), func(f func(walImage)) error { return walkSegments(dir, f) })
 	}
+}
+
+// walkCorpus calls f for the compressed images of the corpus, each found in a record as PostgreSQL 15 would write it.
+func walkCorpus(t *testing.T, f func(walImage)) error {
+	bits := map[wal.Compression]uint8{wal.PGLZ: 4, wal.LZ4: 8, wal.Zstd: 16}
+	for _, im := range images(t) {
+		if im.Plain {
+			continue
+		}
+		const hole, apply = 1, 2
+		block := wal.Block{Flags: wal.BlockHasImage, Image: im.Stored, ImageFlags: bits[im.Profile.Method()] | apply}
+		if n := wal.DefaultBlockSize - len(im.Raw); n > 0 {
+			block.ImageFlags |= hole
+			block.HoleOffset, block.HoleLength = 24, uint16(n)
+		}
+		record := wal.Record{Blocks: []wal.Block{block}}
+		b := record.Append(nil, wal.PG15)
+		wal.SetCRC(b)
+		if err := walkRecord(b, wal.PG15, &record, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func share(t *testing.T, name string, walk func(func(walImage)) error) {
@@ -34,7 +58,7 @@ func share(t *testing.T, name string, walk func(func(walImage)) error) {
 	last := image.Verbatim
 	var buf []byte
 	err := walk(func(w walImage) {
-		if w.method == 0 {
+		if w.method == wal.Uncompressed {
 			plain.images++
 			plain.raw += w.raw
 			if last != image.Verbatim {
@@ -48,8 +72,7 @@ func share(t *testing.T, name string, walk func(func(walImage)) error) {
 		compressed.images++
 		compressed.stored += len(w.stored)
 		compressed.raw += w.raw
-		methods := map[byte]image.Method{4: image.PGLZ, 8: image.LZ4, 16: image.Zstd}
-		_, p := o.Open(methods[w.method], w.stored, w.raw)
+		_, p := o.Open(w.method, w.stored, w.raw)
 		profiles[p]++
 		if p != image.Verbatim {
 			compressed.opened++
@@ -65,31 +88,4 @@ func share(t *testing.T, name string, walk func(func(walImage)) error) {
 	if compressed.images == 0 || compressed.opened*1000 < compressed.images*999 {
 		t.Errorf("%s: %d of %d images reproduce", name, compressed.opened, compressed.images)
 	}
-}
-
-// corpusRecord returns the body of a record with the first corpus images that PostgreSQL 15 stored, as blocks with holes.
-func corpusRecord(t *testing.T) []byte {
-	var headers, payload []byte
-	bit := map[image.Profile]byte{image.PGLZSigned: 4, image.LZ4Block: 8, image.Zstd151: 16}
-	for _, im := range images(t) {
-		if bit[im.Profile] == 0 || im.Plain || len(headers) > 25*30 {
-			continue
-		}
-		hole := 8192 - len(im.Raw)
-		info := bit[im.Profile] | 2
-		if hole > 0 {
-			info |= 1
-		}
-		id := byte(len(headers) / 26)
-		header := []byte{id, 0x10, 0, 0, byte(len(im.Stored)), byte(len(im.Stored) >> 8), 0, 0, info}
-		if hole > 0 {
-			header = append(header, byte(hole), byte(hole>>8))
-		}
-		headers = append(append(headers, header...), make([]byte, 16)...)
-		payload = append(payload, im.Stored...)
-	}
-	if len(headers) == 0 {
-		t.Fatal("no image of PostgreSQL 15 in the corpus")
-	}
-	return append(headers, payload...)
 }
