@@ -8,20 +8,20 @@ import (
 
 // Len returns how many bytes from b on equal those from a on, a < b, not looking at or behind end, end <= len(src).
 func Len(src []byte, a, b, end int) int {
-	n := 0
-	left := src[b:max(b, end)]
-	right := src[a:]
-	for len(left)-n >= 8 {
-		diff := binary.LittleEndian.Uint64(left[n:]) ^ binary.LittleEndian.Uint64(right[n:])
+	start := b
+	for b+8 <= end {
+		diff := binary.LittleEndian.Uint64(src[b:]) ^ binary.LittleEndian.Uint64(src[a:])
 		if diff != 0 {
-			return n + bits.TrailingZeros64(diff)>>3
+			return b - start + bits.TrailingZeros64(diff)>>3
 		}
-		n += 8
+		a += 8
+		b += 8
 	}
-	for n < len(left) && left[n] == right[n] {
-		n++
+	for b < end && src[a] == src[b] {
+		a++
+		b++
 	}
-	return n
+	return b - start
 }
 
 // Slack is how many bytes Literals may write beyond what it copies.
