@@ -1,6 +1,6 @@
 // Package corpus holds images that real servers and libraries made, and inputs to run encoders on, for the tests of the image codecs.
 //
-// images.zst was made in November 2026 on x86-64 from the WAL of PostgreSQL 15.18 (Debian 12: liblz4 1.9.4, libzstd 1.5.4) under pgbench and a
+// images.zst was made in November 2026 on x86-64 from the WAL of PostgreSQL 15.20 (Debian 12: liblz4 1.9.4, libzstd 1.5.4) under pgbench and a
 // load of mixed types, indexes and TOAST, with wal_compression = pglz, lz4 and zstd: every so many-th image as the records hold it, with its
 // content, and a few images of those runs that the server stored plain. Profiles of other libraries and machines hold
 // contents of the same servers, compressed by the library itself: ZSTD_compress at level 3 of 1.4.4, 1.5.0 and 1.5.7, and pglz_compress of PostgreSQL
