@@ -162,7 +162,8 @@ func TestOpenDoubts(t *testing.T) {
 	}
 }
 
-// TestNoAllocation wants no allocation per image in either direction once warm.
+// TestNoAllocation wants no allocation per image in either direction once warm. The zstd decoder keeps its tables in pools; under the race
+// detector those lose items on purpose, so there only the encoder counts for zstd.
 func TestNoAllocation(t *testing.T) {
 	o := opener(t)
 	var e image.Encoder
@@ -173,7 +174,7 @@ func TestNoAllocation(t *testing.T) {
 			if im.Profile != p {
 				continue
 			}
-			if !im.Plain {
+			if !im.Plain && !(raceEnabled && p == image.Zstd151) {
 				all = append(all, func() { o.Open(p.Method(), im.Stored, len(im.Raw)) })
 			}
 			all = append(all, func() { dst, _, _ = e.Store(dst[:0], p, im.Raw, im.Hole) })

@@ -72,6 +72,7 @@ var enough = func() (e [64]uint8) {
 
 // Append appends the compressed form of src to dst and returns it with true, or dst unchanged with false when the server's
 // encoder refuses: input too short, less than a quarter saved, or no match early on. It grows dst by len(src) at most. src is not retained.
+// Work per position is bounded by the format's reach: at most 4094 earlier positions are looked at, as the server does.
 // signedChar says what plain char is on the server's machine: true on x86, false on arm64. The only error is ErrTooLarge.
 func (e *Encoder) Append(dst, src []byte, signedChar bool) ([]byte, bool, error) {
 	if len(src) > MaxRawBytes {

@@ -12,8 +12,9 @@ import (
 var ErrCorrupt = errors.New("zstd: corrupt frame")
 
 // Decoder expands frames. It is bounded whatever it reads: output never exceeds the expected length, the window never MaxRawBytes,
-// and frames other than a single one of the kind that Encoder writes are refused unread. Once warm it allocates nothing. It is
-// not safe for concurrent use. Make one with NewDecoder; it holds no goroutine and needs no Close.
+// and frames other than a single one of the kind that Encoder writes are refused unread. Once warm it allocates nothing, but for
+// what a garbage collection takes out of the library's pools. It is not safe for concurrent use. Make one with NewDecoder; it holds
+// no goroutine and needs no Close.
 type Decoder struct {
 	zstd *zstd.Decoder
 }
