@@ -33,6 +33,7 @@ type Node struct {
 	receiver *walreceiver.Receiver
 	server   *walsender.Server
 	metrics  *metrics
+	redo     redoTracker
 	status   broadcast // what is to be reported upstream may have changed
 	room     broadcast // something was removed from the spool, or may be now
 }
@@ -75,8 +76,10 @@ func (n *Node) openFeed() (err error) {
 			n.registry.EndTimeline(span.Timeline, span.End)
 		}
 	}
+	n.redo.identity = n.log.Identity
 	n.feed, err = feed.New(n.log, feed.Options{
-		Recompress: n.config.Recompress.Options(), MakeRoom: n.makeRoom, Logger: n.logger, Metrics: n.metrics.feed,
+		Recompress: n.config.Recompress.Options(), MakeRoom: n.makeRoom, Observe: n.redo.observe,
+		Logger: n.logger, Metrics: n.metrics.feed,
 	})
 	return err
 }
