@@ -46,10 +46,14 @@ func (n *Node) removeUnneeded(oldest protocol.LSN, _ []slots.Hold) error {
 // holds returns the oldest LSN that is needed, and who needs what. keep bytes behind the end are needed by nobody in particular,
 // and so is WAL from redo on, if that is not 0.
 func (n *Node) holds(keep uint64, redo protocol.LSN) (protocol.LSN, []slots.Hold) {
+	return slots.Retention(n.store.List(), n.registry.Consumers(), n.log.State().End, n.retention(keep, redo))
+}
+
+func (n *Node) retention(keep uint64, redo protocol.LSN) slots.RetentionOptions {
 	id, _ := n.log.Identity()
-	return slots.Retention(n.store.List(), n.registry.Consumers(), n.log.State().End, slots.RetentionOptions{
+	return slots.RetentionOptions{
 		SegmentSize: max(id.SegmentSize, protocol.MinSegmentSize), ResetDistance: n.log.ResetDistance(), KeepBytes: keep, Redo: redo,
-	})
+	}
 }
 
 // makeRoom is called by the receiver when the spool is full. It removes what nobody needs, what is kept for nobody in
@@ -67,9 +71,7 @@ func (n *Node) makeRoom(ctx context.Context, full error) error {
 			return err
 		}
 	}
-	_, holds := n.holds(0, 0)
-	n.logger.Error("the spool is full; the upstream is not read until there is room", zap.Error(full),
-		zap.String("held_by", furthestBehind(holds)), zap.Int64("bytes", before))
+	n.blocks(full)
 	slotsChanged, room := n.store.Changed(), n.room.wait()
 	retry := time.NewTimer(retainInterval)
 	defer retry.Stop()
@@ -115,21 +117,27 @@ func (n *Node) shed() (bool, error) {
 	return false, nil
 }
 
-// furthestBehind names who holds back most, and why.
-func furthestBehind(holds []slots.Hold) string {
+// furthestHold returns what holds back most; the zero Hold if nothing does.
+func furthestHold(holds []slots.Hold) slots.Hold {
 	var worst slots.Hold
 	for _, h := range holds {
 		if h.RetainedFrom != 0 && (worst.RetainedFrom == 0 || h.RetainedFrom < worst.RetainedFrom) {
 			worst = h
 		}
 	}
-	switch {
+	return worst
+}
+
+// furthestBehind names who holds back most, and why.
+func furthestBehind(holds []slots.Hold) string {
+	switch worst := furthestHold(holds); {
+	case worst.RetainedFrom == 0:
+		return "nobody"
 	case worst.Slot != "":
 		return "slot " + worst.Slot + ": " + worst.Reason
-	case worst.Consumer != "":
+	default:
 		return "consumer " + worst.Consumer + ": " + worst.Reason
 	}
-	return "nobody"
 }
 
 // reservable returns the position at which a new slot begins that reserves WAL. WAL from its segment on is there.
