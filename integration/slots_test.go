@@ -205,11 +205,11 @@ func TestReserveWALBeginsAtTheCheckpoint(t *testing.T) {
 }
 
 // primaryWithSlot is a primary that keeps no more WAL than it has to, and a node with a slot on it.
-func primaryWithSlot(ctx context.Context, t *testing.T, segmentMiB int) (*pgcluster.Cluster, *nodeproc.Node) {
+func primaryWithSlot(ctx context.Context, t *testing.T, segmentMiB int, more string) (*pgcluster.Cluster, *nodeproc.Node) {
 	t.Helper()
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, SegmentMiB: segmentMiB, Conf: append([]string{
 		"wal_keep_size = 0", "wal_recycle = off", "min_wal_size = 32MB", "max_wal_size = 64MB"}, fastRetry...)})
-	config := fastNode(primary.Conninfo(), "")
+	config := fastNode(primary.Conninfo(), more)
 	config = strings.Replace(config, "upstream:\n", "upstream:\n  slot: node\n  create_slot: on\n", 1)
 	return primary, startNode(ctx, t, nodeproc.Options{Config: config})
 }
