@@ -20,7 +20,7 @@ import (
 // that removes all WAL it may remove.
 func TestRebuildFromTheUpstreamSlot(t *testing.T) {
 	t.Parallel()
-	const advice = "set recompress.reset_distance to the segment size"
+	const advice = "the upstream's slot may not keep all of the newest window"
 	t.Run("data directory, 1 MiB", func(t *testing.T) {
 		t.Parallel()
 		node := rebuild(setting(t, patience), t, 1, "", func(dir string) error { return os.RemoveAll(dir) })

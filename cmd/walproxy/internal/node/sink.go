@@ -36,8 +36,8 @@ func (s *sink) adviseDistance() {
 	if s.node.config.Upstream.Slot == "" || id.SegmentSize >= distance {
 		return
 	}
-	s.node.logger.Warn("the upstream's slot keeps WAL from the segment of the flushed position on, which may be less than the newest "+
-		"window of the spool; set recompress.reset_distance to the segment size or less so that the window can always be fetched again",
+	s.node.logger.Warn("the upstream's slot may not keep all of the newest window",
+		zap.String("hint", "set recompress.reset_distance to the segment size"),
 		zap.Uint32("segment_bytes", id.SegmentSize), zap.Uint32("reset_distance_bytes", distance))
 }
 
