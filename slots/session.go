@@ -73,8 +73,10 @@ func (s *Store) Advance(name string, lsn protocol.LSN, revive bool) error {
 	return nil
 }
 
-// Invalidate makes the slot hold no WAL back any more, for a reason in PostgreSQL's words ("wal_removed"). That is durable on
-// return, so the WAL may go then; after an error it may not.
+// Invalidate makes the slot hold no WAL back any more, for a reason in PostgreSQL's words ("wal_removed"), and forgets its
+// restart_lsn. That is durable on return, so the WAL may go then; after an error it may not.
+//
+// Source: PostgreSQL src/backend/replication/slot.c, InvalidatePossiblyObsoleteSlot (13-18).
 func (s *Store) Invalidate(name, reason string) error {
 	s.saveMu.Lock()
 	defer s.saveMu.Unlock()
@@ -86,7 +88,7 @@ func (s *Store) Invalidate(name, reason string) error {
 		err := s.save(func(all []Slot) []Slot {
 			for i := range all {
 				if all[i].Name == name {
-					all[i].Invalidated = reason
+					all[i].Invalidated, all[i].RestartLSN = reason, 0
 				}
 			}
 			return all
@@ -97,7 +99,7 @@ func (s *Store) Invalidate(name, reason string) error {
 	}
 	s.mu.Lock()
 	if slot := s.slots[name]; slot != nil {
-		slot.Invalidated = reason
+		slot.Invalidated, slot.RestartLSN, slot.SavedLSN = reason, 0, 0
 	}
 	s.mu.Unlock()
 	s.changed.Notify()

@@ -32,11 +32,8 @@ func (s *slotStore) Create(name string, pid int32, options walsender.SlotOptions
 
 func (s *slotStore) Read(name string) (protocol.LSN, error) {
 	slot, ok := s.node.store.Get(name)
-	switch {
-	case !ok:
+	if !ok {
 		return 0, protocol.ErrSlotMissing
-	case slot.Invalidated != "":
-		return 0, nil
 	}
 	return slot.RestartLSN, nil
 }
