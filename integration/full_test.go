@@ -43,6 +43,19 @@ func TestFullSpoolBlocks(t *testing.T) {
 	if bytes := m["walproxy_spool_bytes"]; bytes == 0 || bytes > 40<<20 {
 		t.Fatalf("the spool holds %v bytes, the cap is %d", bytes, 40<<20)
 	}
+	if m["walproxy_spool_alarm"] != 1 || m["walproxy_spool_blocked"] != 1 || m["walproxy_spool_fill_ratio"] < 0.8 {
+		t.Errorf("alarm %v, blocked %v, fill %v", m["walproxy_spool_alarm"], m["walproxy_spool_blocked"], m["walproxy_spool_fill_ratio"])
+	}
+	log := node.Log()
+	if near, full := strings.Index(log, "the spool is nearly full"), strings.Index(log, "the spool is full"); near < 0 || near > full {
+		t.Errorf("the alarm does not come before the end:\n%s", log)
+	}
+	if n := strings.Count(log, "the spool is full"); n != 1 || !strings.Contains(log, `"held_by":"slot laggard: `) {
+		t.Errorf("the log says %d times that the spool is full, and by whom", n)
+	}
+	if out, err := tool(t, node, "status"); err != nil || !strings.Contains(out, "FULL") || !strings.Contains(out, "held back most by slot laggard") {
+		t.Errorf("%v, %s", err, out)
+	}
 	connected, err := primary.Value(ctx, "SELECT count(*) FROM pg_stat_replication")
 	must(t, err)
 	if connected != "1" {
@@ -51,6 +64,15 @@ func TestFullSpoolBlocks(t *testing.T) {
 	drop := receive(t, node.Conninfo(), "--slot=laggard", "--drop-slot")
 	must(t, drop.Wait(ctx))
 	follows(ctx, t, primary, node)
+	must(t, pgcluster.Until(ctx, func() (bool, error) {
+		m, err := node.Metrics()
+		return m["walproxy_spool_alarm"] == 0 && m["walproxy_spool_blocked"] == 0, err
+	}))
+	for _, want := range []string{"there is room in the spool again", "the spool is no longer nearly full"} {
+		if !strings.Contains(node.Log(), want) {
+			t.Errorf("nothing in the log of %q", want)
+		}
+	}
 }
 
 // TestFullSpoolSheds lets the spool fill up behind a slot that may be given up. The node invalidates it and goes on.

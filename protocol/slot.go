@@ -27,6 +27,16 @@ func (e *SlotInUseError) Error() string {
 	return fmt.Sprintf("replication slot %q is active for PID %d", e.Name, e.PID)
 }
 
+// SlotInvalidatedError says that a slot holds no WAL any more and may not be used.
+type SlotInvalidatedError struct {
+	Name   string
+	Reason string // in PostgreSQL's words, as "wal_removed"
+}
+
+func (e *SlotInvalidatedError) Error() string {
+	return fmt.Sprintf("replication slot %q has been invalidated due to %q", e.Name, e.Reason)
+}
+
 // CheckSlotName returns nil if a slot may have this name, else an *Error as CREATE_REPLICATION_SLOT sends it.
 //
 // Source: PostgreSQL src/backend/replication/slot.c, ReplicationSlotValidateName (13-18).

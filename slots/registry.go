@@ -30,6 +30,18 @@ type ConsumerState struct {
 	LastReply           time.Time    // of the last report or feedback; zero before the first
 }
 
+// Has returns the position up to which the consumer has WAL for good, as far as it says: flushed, or written if it reports no
+// flush; where its stream began while it has not reported anything.
+func (c ConsumerState) Has() protocol.LSN {
+	switch {
+	case c.Flush != 0:
+		return c.Flush
+	case c.Write != 0:
+		return c.Write
+	}
+	return c.Start
+}
+
 // Registry knows the live consumers of a node: one entry for each stream. Safe for concurrent use.
 type Registry struct {
 	mu        sync.Mutex

@@ -216,6 +216,11 @@ func TestRetention(t *testing.T) {
 		"restart_lsn is 0/5700028; kept from 0/5400000, the reset boundary below it" {
 		t.Errorf("reason: %s", holds[0].Reason)
 	}
+	options.Redo = 0x6400028
+	if keep, _ := Retention(nil, nil, 0x9A00000, options); keep != 0x6400000 {
+		t.Errorf("with a checkpoint's redo position: %s", keep)
+	}
+	options.Redo = 0
 	if keep, _ := Retention(nil, nil, 0x9A00000, options); keep != 0x9900000 {
 		t.Errorf("without holds: keep from %s", keep)
 	}

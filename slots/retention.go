@@ -8,9 +8,10 @@ import (
 
 // RetentionOptions are what retention depends on beside consumers.
 type RetentionOptions struct {
-	SegmentSize   uint32 // wal_segment_size in bytes
-	ResetDistance uint32 // bytes
-	KeepBytes     uint64 // kept behind the end whether anybody wants it or not
+	SegmentSize   uint32       // wal_segment_size in bytes
+	ResetDistance uint32       // bytes
+	KeepBytes     uint64       // kept behind the end whether anybody wants it or not
+	Redo          protocol.LSN // where recovery from the newest checkpoint begins, kept as a server does; 0: not kept
 }
 
 // RetainedFrom returns the oldest byte that must be kept for a consumer that needs WAL from restart on: a standby asks for
@@ -32,6 +33,9 @@ type Hold struct {
 // the end of the WAL held. Without any reason the end itself is returned.
 func Retention(slots []Slot, consumers []ConsumerState, end protocol.LSN, o RetentionOptions) (keep protocol.LSN, holds []Hold) {
 	keep = end - min(end, protocol.LSN(o.KeepBytes))
+	if o.Redo != 0 {
+		keep = min(keep, RetainedFrom(o.Redo, o.SegmentSize, o.ResetDistance))
+	}
 	add := func(h Hold) {
 		if h.Needs != 0 {
 			h.RetainedFrom = RetainedFrom(h.Needs, o.SegmentSize, o.ResetDistance)

@@ -47,18 +47,23 @@ func (s *Store) DropTemporary(pid int32) {
 }
 
 // Advance sets the slot's restart_lsn, forwards or backwards, as each flush position that a consumer reports does. It is
-// saved later. A position of 0 changes nothing, as on a server.
+// saved later. A position of 0 changes nothing, as on a server. With revive, a slot that was invalidated is a good one again,
+// as on servers up to 15; newer ones move its restart_lsn, and it still holds nothing.
 //
 // Source: PostgreSQL src/backend/replication/walsender.c, PhysicalConfirmReceivedLocation (13-18).
-func (s *Store) Advance(name string, lsn protocol.LSN) error {
+func (s *Store) Advance(name string, lsn protocol.LSN, revive bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	slot := s.slots[name]
 	if slot == nil {
 		return fmt.Errorf("advance slot %q: %w", name, protocol.ErrSlotMissing)
 	}
-	if lsn == 0 || lsn == slot.RestartLSN {
+	revive = revive && slot.Invalidated != ""
+	if lsn == 0 || lsn == slot.RestartLSN && !revive {
 		return nil
+	}
+	if revive {
+		slot.Invalidated, slot.SavedLSN = "", 0 // a crash brings back a slot that holds nothing
 	}
 	slot.RestartLSN = lsn
 	if !slot.Temporary {
@@ -68,8 +73,10 @@ func (s *Store) Advance(name string, lsn protocol.LSN) error {
 	return nil
 }
 
-// Invalidate makes the slot hold no WAL back any more, for a reason in PostgreSQL's words ("wal_removed"). That is durable on
-// return, so the WAL may go then; after an error it may not.
+// Invalidate makes the slot hold no WAL back any more, for a reason in PostgreSQL's words ("wal_removed"), and forgets its
+// restart_lsn. That is durable on return, so the WAL may go then; after an error it may not.
+//
+// Source: PostgreSQL src/backend/replication/slot.c, InvalidatePossiblyObsoleteSlot (13-18).
 func (s *Store) Invalidate(name, reason string) error {
 	s.saveMu.Lock()
 	defer s.saveMu.Unlock()
@@ -81,7 +88,7 @@ func (s *Store) Invalidate(name, reason string) error {
 		err := s.save(func(all []Slot) []Slot {
 			for i := range all {
 				if all[i].Name == name {
-					all[i].Invalidated = reason
+					all[i].Invalidated, all[i].RestartLSN = reason, 0
 				}
 			}
 			return all
@@ -92,7 +99,7 @@ func (s *Store) Invalidate(name, reason string) error {
 	}
 	s.mu.Lock()
 	if slot := s.slots[name]; slot != nil {
-		slot.Invalidated = reason
+		slot.Invalidated, slot.RestartLSN, slot.SavedLSN = reason, 0, 0
 	}
 	s.mu.Unlock()
 	s.changed.Notify()

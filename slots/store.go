@@ -125,7 +125,8 @@ func (s *Store) save(edit func([]Slot) []Slot) error {
 	slots := edit(s.list())
 	s.dirty = false // what changes from here on is not in slots
 	for _, saving := range slots {
-		if slot := s.slots[saving.Name]; slot.SavedLSN > saving.RestartLSN {
+		slot := s.slots[saving.Name]
+		if !slot.Temporary && saving.RestartLSN != 0 && (slot.SavedLSN == 0 || slot.SavedLSN > saving.RestartLSN) {
 			slot.SavedLSN = saving.RestartLSN
 		}
 	}

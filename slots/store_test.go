@@ -74,7 +74,7 @@ func TestStore(t *testing.T) {
 	s.Release("one", 8)
 	check("acquire after release", s.Acquire("one", 9), nil)
 	check("acquire a missing one", s.Acquire("two", 9), protocol.ErrSlotMissing)
-	check("advance a missing one", s.Advance("two", 1), protocol.ErrSlotMissing)
+	check("advance a missing one", s.Advance("two", 1, false), protocol.ErrSlotMissing)
 	check("drop a missing one", s.Drop("two", 9), protocol.ErrSlotMissing)
 	for i := range 3 {
 		check("create", s.Create(fmt.Sprintf("more_%d", i), false, 0, 0), nil)
@@ -97,7 +97,7 @@ func TestStore(t *testing.T) {
 func TestAdvanceHoldsWhatACrashBringsBack(t *testing.T) {
 	disk := newDisk(t)
 	s := openStore(t, disk)
-	if err := errors.Join(s.Create("a", false, 0x5000000, 0), s.Advance("a", 0x9000000), s.Advance("a", 0)); err != nil {
+	if err := errors.Join(s.Create("a", false, 0x5000000, 0), s.Advance("a", 0x9000000, false), s.Advance("a", 0, false)); err != nil {
 		t.Fatal(err)
 	}
 	expect := func(restart, from protocol.LSN) {
@@ -115,7 +115,7 @@ func TestAdvanceHoldsWhatACrashBringsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(0x9000000, 0x9000000)
-	if err := s.Advance("a", 0x3000000); err != nil { // backwards, at once
+	if err := s.Advance("a", 0x3000000, false); err != nil { // backwards, at once
 		t.Fatal(err)
 	}
 	expect(0x3000000, 0x3000000)
@@ -130,7 +130,7 @@ func TestAdvanceHoldsWhatACrashBringsBack(t *testing.T) {
 		t.Fatalf("flush: %v", err)
 	}
 	disk.Inject(nil)
-	if err := s.Advance("a", 0xA000000); err != nil {
+	if err := s.Advance("a", 0xA000000, false); err != nil {
 		t.Fatal(err)
 	}
 	expect(0xA000000, 0x3000000) // the failed save may have reached the disk
@@ -138,6 +138,58 @@ func TestAdvanceHoldsWhatACrashBringsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(0xA000000, 0xA000000)
+}
+
+// A position that is about to be saved holds WAL as long as the save may have reached the disk.
+func TestFirstPositionHoldsWhileItIsSaved(t *testing.T) {
+	disk := newDisk(t)
+	s := openStore(t, disk)
+	if err := errors.Join(s.Create("a", false, 0, 0), s.Advance("a", 0x5000000, false)); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("disk failed")
+	disk.Inject(func(op memfs.Op) error {
+		if op.Kind == "syncdir" {
+			return broken
+		}
+		return nil
+	})
+	if err := s.Flush(); !errors.Is(err, broken) {
+		t.Fatalf("flush: %v", err)
+	}
+	if err := s.Advance("a", 0x9000000, false); err != nil {
+		t.Fatal(err)
+	}
+	if slot, _ := s.Get("a"); slot.HoldsFrom() != 0x5000000 {
+		t.Errorf("%+v holds from %s", slot, slot.HoldsFrom())
+	}
+}
+
+// Up to version 15 a report of the consumer makes a good slot of an invalidated one; later the slot moves and stays invalid.
+func TestRevive(t *testing.T) {
+	disk := newDisk(t)
+	s := openStore(t, disk)
+	if err := errors.Join(s.Create("a", false, 0x5000000, 0), s.Invalidate("a", "wal_removed"), s.Advance("a", 0x6000000, false)); err != nil {
+		t.Fatal(err)
+	}
+	if slot, _ := s.Get("a"); slot.Invalidated == "" || slot.RestartLSN != 0x6000000 || slot.HoldsFrom() != 0 {
+		t.Errorf("not revived: %+v", slot)
+	}
+	if err := s.Advance("a", 0x6000000, true); err != nil {
+		t.Fatal(err)
+	}
+	if slot, _ := s.Get("a"); slot.Invalidated != "" || slot.HoldsFrom() != 0x6000000 {
+		t.Errorf("revived: %+v", slot)
+	}
+	if slot, _ := openStore(t, disk.Kill()).Get("a"); slot.Invalidated == "" || slot.HoldsFrom() != 0 {
+		t.Errorf("after a crash before it was saved: %+v", slot)
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if slot, _ := openStore(t, disk.Kill()).Get("a"); slot.Invalidated != "" || slot.HoldsFrom() != 0x6000000 {
+		t.Errorf("after a crash: %+v", slot)
+	}
 }
 
 func TestRunSaves(t *testing.T) {
@@ -155,7 +207,7 @@ func TestRunSaves(t *testing.T) {
 			}
 		})
 		for i := range 1000 {
-			if err := s.Advance("a", protocol.LSN(0x1000001+i)); err != nil {
+			if err := s.Advance("a", protocol.LSN(0x1000001+i), false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -165,7 +217,7 @@ func TestRunSaves(t *testing.T) {
 		if slot, _ := s.Get("a"); slot.SavedLSN != slot.RestartLSN || disk.Steps()-before > 6 {
 			t.Errorf("slot %+v after the save interval, %d changes to the disk", slot, disk.Steps()-before)
 		}
-		if err := s.Advance("a", 0x2000000); err != nil {
+		if err := s.Advance("a", 0x2000000, false); err != nil {
 			t.Fatal(err)
 		}
 		cancel()
@@ -237,8 +289,8 @@ func TestCrashAtEveryChange(t *testing.T) {
 		do(s.Create("a", false, 0x5000000, 0), "a", kept, gone)
 		do(s.Create("b", false, 0, 0), "b", kept, gone)
 		for i := range 6 {
-			_ = s.Advance("a", protocol.LSN(rng.Uint64N(1<<30)))
-			_ = s.Advance("b", protocol.LSN(rng.Uint64N(1<<30)))
+			_ = s.Advance("a", protocol.LSN(rng.Uint64N(1<<30)), false)
+			_ = s.Advance("b", protocol.LSN(rng.Uint64N(1<<30)), false)
 			if i%2 == 1 {
 				_ = s.Flush()
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
@@ -32,13 +33,14 @@ type page struct {
 type block struct{ language, text string }
 
 var (
-	fenced   = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
-	span     = regexp.MustCompile("`([^`]+)`")
-	relative = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
-	called   = regexp.MustCompile(`^(?:\S*/)?walproxy ([a-z].*)`)
-	key      = regexp.MustCompile(`^([a-z]+)\.[a-z_.]+$`)
-	logged   = regexp.MustCompile(`\.(?:Info|Warn|Error)\("([^"]+)"`)
-	metric   = regexp.MustCompile(`(?:^|[^.\w])(walproxy_[a-z_]+)`)
+	fenced    = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	span      = regexp.MustCompile("`([^`]+)`")
+	relative  = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+	called    = regexp.MustCompile(`^(?:\S*/)?walproxy ([a-z].*)`)
+	key       = regexp.MustCompile(`^([a-z]+)\.[a-z_.]+$`)
+	logged    = regexp.MustCompile(`\.(?:Info|Warn|Error)\("([^"]+)"`)
+	described = regexp.MustCompile(`fqName: "([^"]+)"`)
+	metric    = regexp.MustCompile(`(?:^|[^.\w])(walproxy_[a-z_]+)`)
 )
 
 // pages returns the documentation: README.md and the other pages beside it, docs/, FORMAT.md.
@@ -200,6 +202,29 @@ func TestDocumentedMetrics(t *testing.T) {
 	}
 }
 
+// Every metric in the alert rules exists.
+func TestMetricsOfAlerts(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(repository, "configs", "walproxy.rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	exist, found := metrics(t), 0
+	for _, line := range strings.Split(string(content), "\n") {
+		expression, ok := strings.CutPrefix(strings.TrimSpace(line), "expr: ")
+		if !ok {
+			continue
+		}
+		for _, m := range metric.FindAllStringSubmatch(expression, -1) {
+			if found++; !slices.Contains(exist, m[1]) {
+				t.Errorf("no metric %s", m[1])
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d metrics were found", found)
+	}
+}
+
 // metrics returns the names that a node has at /metrics.
 func metrics(t *testing.T) (names []string) {
 	t.Helper()
@@ -210,12 +235,17 @@ func metrics(t *testing.T) (names []string) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		names = append(names, f.GetName())
+	descs := make(chan *prometheus.Desc)
+	go func() { // also those that have no series yet
+		registry.Describe(descs)
+		close(descs)
+	}()
+	for d := range descs {
+		m := described.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("no name in %s", d)
+		}
+		names = append(names, m[1])
 	}
 	return names
 }

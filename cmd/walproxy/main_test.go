@@ -75,6 +75,7 @@ func TestBinary(t *testing.T) {
 		return file
 	}
 	good := write("good.yaml", "upstream: {conninfo: 'host=h user=u password=hunter2'}\ndata: {dir: /d}\n")
+	noHTTP := write("nohttp.yaml", "upstream: {conninfo: host=h}\ndata: {dir: /d}\nhttp: {address: off}\n")
 	bad := write("bad.yaml", "upstream: {conninfo: 'host=h user=u password=hunter2', slott: x}\nspool: {cap: 1}\n")
 	window := write("w.win", string(link.WindowHeader{Kind: link.WindowLive, Timeline: 1, SegmentSize: 16 << 20, WALBlockSize: 8192, ResetDistance: 4 << 20}.Append(nil)))
 	damaged := write("d.win", "this is not a window, but it is long enough")
@@ -97,6 +98,14 @@ func TestBinary(t *testing.T) {
 		{[]string{"config", "check"}, 2, "", "see walproxy help"},
 		{[]string{"config", "check", good}, 0, "good.yaml is good: upstream u@h:5432, listens on [127.0.0.1:5433], data in /d\n", ""},
 		{[]string{"config", "check", bad}, 2, "", "3 problems"},
+		{[]string{"status", "x"}, 2, "", "see walproxy help"},
+		{[]string{"status", "--http", "127.0.0.1:1"}, 1, "", "walproxy: ask node at 127.0.0.1:1: "},
+		{[]string{"status", "--config", noHTTP}, 2, "", "http.address is off"},
+		{[]string{"slots"}, 2, "create", "want a command"},
+		{[]string{"slots", "list", "--http", "127.0.0.1:1", "--json"}, 1, "", "walproxy: ask node at 127.0.0.1:1: "},
+		{[]string{"slots", "create"}, 2, "", "see walproxy help"},
+		{[]string{"slots", "create", "Bad"}, 2, "", "contains invalid character"},
+		{[]string{"slots", "drop", "a", "--node", "host=127.0.0.1 port=1 password=hunter2"}, 1, "", "walproxy: connect to the node: "},
 		{[]string{"inspect"}, 2, "", "see walproxy help"},
 		{[]string{"inspect", window}, 0, "window w.win", ""},
 		{[]string{"inspect", "--check", "--windows", damaged}, 3, "DAMAGED", "walproxy: damaged in 1 places\n"},

@@ -25,6 +25,7 @@ func runNode(ctx context.Context, c *config.Config, logger *zap.Logger) (err err
 	if c.HTTP.Address != config.Off {
 		web, err := monitor.Listen(ctx, string(c.HTTP.Address), monitor.Options{
 			Gatherer: registry, Checks: []monitor.Check{{Name: "wal", Ready: n.Ready}}, Logger: logger,
+			Status: func() any { return n.Status(build.Version) }, Slots: func() any { return n.Slots() },
 		})
 		if err != nil {
 			return err

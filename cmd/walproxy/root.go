@@ -25,6 +25,8 @@ pg_receivewal and other nodes, byte for byte as the primary wrote it.
 	root.AddCommand(
 		newRunCommand(),
 		newDemoCommand(),
+		newStatusCommand(),
+		newSlotsCommand(),
 		newInspectCommand(),
 		newConfigCommand(),
 		newVersionCommand(),

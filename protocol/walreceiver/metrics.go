@@ -1,6 +1,9 @@
 package walreceiver
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"walproxy/protocol"
@@ -14,6 +17,9 @@ type Metrics struct {
 	overlap     prometheus.Counter
 	lastMessage prometheus.Gauge
 	upstreamEnd prometheus.Gauge
+
+	end   atomic.Uint64 // the value of upstreamEnd
+	heard atomic.Int64  // that of lastMessage, in nanoseconds since 1970
 }
 
 // NewMetrics returns Metrics registered with reg. A nil reg registers nowhere.
@@ -39,4 +45,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) upstream(lsn protocol.LSN) { m.upstreamEnd.Set(float64(lsn)) }
+func (m *Metrics) upstream(lsn protocol.LSN) {
+	m.end.Store(uint64(lsn))
+	m.upstreamEnd.Set(float64(lsn))
+}
+
+// message notes that the upstream has sent one.
+func (m *Metrics) message() {
+	m.heard.Store(time.Now().UnixNano())
+	m.lastMessage.SetToCurrentTime()
+}

@@ -16,6 +16,7 @@ type Receiver struct {
 	options Options
 	session *session
 	log     *zap.Logger
+	tracker tracker
 }
 
 // New returns a Receiver. It starts nothing and touches no network; the conninfo's files (passwords, services, certificates)
@@ -35,6 +36,7 @@ func New(o Options) (*Receiver, error) {
 // the upstream does. Other errors have a method Fatal and come from the sink: another cluster's WAL (*FatalError), a history
 // that was rewritten (*DivergedError). Run waits for its goroutines. It may be called again, not at the same time.
 func (r *Receiver) Run(ctx context.Context, sink Sink) error {
+	defer r.tracker.enter(PhaseStopped, "", false)
 	var pause time.Duration
 	avoid := ""
 	for {
@@ -47,6 +49,7 @@ func (r *Receiver) Run(ctx context.Context, sink Sink) error {
 		}
 		r.options.Metrics.failures.Inc()
 		r.logFailure(err)
+		r.tracker.failed(err)
 		avoid = ""
 		if refuses(err) {
 			avoid = peer
@@ -63,6 +66,7 @@ func (r *Receiver) Run(ctx context.Context, sink Sink) error {
 
 // once makes one connection and uses it as long as it lasts.
 func (r *Receiver) once(ctx context.Context, sink Sink, avoid string) (peer string, progress bool, err error) {
+	r.tracker.enter(PhaseConnecting, "", false)
 	c, err := r.connect(ctx, sink, avoid)
 	if err != nil {
 		return "", false, err

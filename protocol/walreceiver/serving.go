@@ -126,6 +126,7 @@ func (s *serving) stream(ctx context.Context, b begin) error {
 	o.Metrics.connects.Inc()
 	s.log.Info("start replication", zap.Stringer("lsn", b.start), zap.Uint32("tli", uint32(b.timeline)), zap.String("slot", o.Slot),
 		zap.Bool("link", s.link()))
+	stream.begun = func() { s.r.tracker.enter(PhaseStreaming, s.peer, s.link()) }
 	end, err := stream.run(ctx, startCommand(o.Slot, b.start, b.timeline))
 	s.progress = s.progress || stream.any
 	if ctx.Err() != nil {

@@ -30,7 +30,8 @@ type stream struct {
 	reporter *reporter
 	metrics  *Metrics
 	timeout  time.Duration
-	any      bool // a streaming message has arrived
+	any      bool   // a streaming message has arrived
+	begun    func() // called when the server begins to copy
 }
 
 // refusedError says that the server refused a stream before it carried anything.
@@ -63,6 +64,7 @@ func (s *stream) run(ctx context.Context, command string) (*timelineEnd, error) 
 			if err := s.readWithin(0); err != nil {
 				return nil, err
 			}
+			s.begun()
 			return s.copyBoth(ctx)
 		case msgRowDescription: // the timeline has ended before start: rows, no copy
 			return s.finish(ctx)
@@ -156,7 +158,7 @@ func (s *stream) copyLoop(ctx context.Context) (kind byte, body []byte, err erro
 func (s *stream) data(ctx context.Context, body []byte) error {
 	s.any = true
 	s.metrics.received.Add(float64(len(body)))
-	s.metrics.lastMessage.SetToCurrentTime()
+	s.metrics.message()
 	if len(body) == 0 || body[0] != protocol.MessageKeepalive {
 		return s.handler.Message(ctx, body)
 	}

@@ -27,10 +27,7 @@ func (s *session) execute(ctx, shutdown context.Context, cmd protocol.Command) e
 	case protocol.DropReplicationSlot:
 		return s.dropSlot(ctx, shutdown, c)
 	case protocol.AlterReplicationSlot:
-		if _, err := s.server.slots.Read(c.Slot); err != nil {
-			return slotError(c.Slot, err)
-		}
-		return protocol.Errorf(protocol.CodeFeatureNotSupported, "cannot use ALTER_REPLICATION_SLOT with a physical replication slot")
+		return s.alterSlot(c.Slot)
 	}
 	err := protocol.Errorf(protocol.CodeFeatureNotSupported, "%s is not supported by walproxy yet", cmd.Keyword())
 	if _, logical := cmd.(protocol.Logical); logical {
@@ -124,6 +121,21 @@ func (s *session) readSlot(name string) error {
 	return nil
 }
 
+// alterSlot refuses: nothing of a physical slot can be altered. It does not wait for the slot's holder to say so.
+//
+// Source: PostgreSQL src/backend/replication/slot.c, ReplicationSlotAlter (17-18).
+func (s *session) alterSlot(name string) error {
+	slot, err := s.server.slots.Acquire(name, s.pid)
+	var busy *protocol.SlotInUseError
+	switch {
+	case err == nil:
+		slot.Release()
+	case !errors.As(err, &busy):
+		return slotError(name, err)
+	}
+	return protocol.Errorf(protocol.CodeFeatureNotSupported, "cannot use ALTER_REPLICATION_SLOT with a physical replication slot")
+}
+
 func (s *session) dropSlot(ctx, shutdown context.Context, c protocol.DropReplicationSlot) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -149,6 +161,7 @@ func (s *session) history(tli protocol.Timeline) (protocol.History, error) {
 // Source: PostgreSQL src/backend/replication/slot.c (13-18).
 func slotError(name string, err error) error {
 	var busy *protocol.SlotInUseError
+	var invalid *protocol.SlotInvalidatedError
 	switch {
 	case errors.Is(err, protocol.ErrSlotExists):
 		return protocol.Errorf(protocol.CodeDuplicateObject, "replication slot \"%s\" already exists", name)
@@ -160,6 +173,10 @@ func slotError(name string, err error) error {
 		return full
 	case errors.As(err, &busy):
 		return protocol.Errorf(protocol.CodeObjectInUse, "replication slot \"%s\" is active for PID %d", name, busy.PID)
+	case errors.As(err, &invalid):
+		refusal := protocol.Errorf(protocol.CodeObjectNotInState, "can no longer access replication slot \"%s\"", name)
+		refusal.Detail = "This replication slot has been invalidated due to \"" + invalid.Reason + "\"."
+		return refusal
 	}
 	return err
 }

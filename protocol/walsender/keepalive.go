@@ -41,7 +41,7 @@ func (st *stream) keep(ctx, shutdown context.Context) {
 			}
 			st.pingOnce(ctx)
 		}
-		if st.untilPing() <= 0 {
+		if st.untilPing() <= 0 || st.probing.Load() != nil {
 			st.pingOnce(ctx)
 		}
 		timer.Reset(st.nextLook())

@@ -43,6 +43,7 @@ type memorySlot struct {
 	restart   protocol.LSN
 	pid       int32 // of the holder; 0 is free
 	owner     int32 // of a temporary slot
+	invalid   string
 }
 
 func newNode(version string, begin protocol.LSN, wal []byte) *node {
@@ -230,6 +231,9 @@ func (n *node) Acquire(name string, pid int32) (walsender.Slot, error) {
 	defer n.mu.Unlock()
 	if err := n.holder(name, pid); err != nil {
 		return nil, err
+	}
+	if reason := n.slots[name].invalid; reason != "" {
+		return nil, &protocol.SlotInvalidatedError{Name: name, Reason: reason}
 	}
 	n.slots[name].pid = pid
 	return &heldSlot{n: n, slot: n.slots[name]}, nil

@@ -13,6 +13,7 @@ const (
 	DefaultAuthenticationTimeout = time.Minute
 	DefaultWALSenderTimeout      = time.Minute
 	DefaultDrainTimeout          = 10 * time.Second
+	DefaultProbeTimeout          = 3 * time.Second // not PostgreSQL's: it does not probe
 )
 
 // Options configure a Server. The zero value trusts everybody on loopback addresses and unix sockets.
@@ -32,6 +33,9 @@ type Options struct {
 	WALSenderTimeout time.Duration
 	// DrainTimeout bounds how long a shutdown waits for consumers to confirm what they were sent. 0 means the default.
 	DrainTimeout time.Duration
+	// ProbeTimeout is how long a consumer that holds a slot may take to answer when another session wants the slot; one that
+	// does not answer is taken for half-open and ended. 0 means the default, a negative value never probes, as PostgreSQL.
+	ProbeTimeout time.Duration
 }
 
 // ErrNoAuthentication is returned for an address that others than this machine can reach while there are no Users.
@@ -82,6 +86,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = DefaultDrainTimeout
+	}
+	if o.ProbeTimeout == 0 {
+		o.ProbeTimeout = DefaultProbeTimeout
 	}
 	if o.WALSenderTimeout == 0 {
 		o.WALSenderTimeout = DefaultWALSenderTimeout

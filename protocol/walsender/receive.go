@@ -30,6 +30,7 @@ func (st *stream) receive() error {
 		}
 		st.lastReply.Store(int64(time.Since(st.began)))
 		st.pinged.Store(false)
+		st.answerProbe()
 		switch kind {
 		case 'd':
 			if err := st.incoming(body); err != nil {

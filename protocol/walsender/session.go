@@ -32,13 +32,15 @@ type session struct {
 	old      bool                    // speaks a protocol before 3, in which errors look different
 	skipping bool                    // until Sync, after an error of the extended protocol
 	kill     context.CancelCauseFunc // ends the session with the cause; from any goroutine
+	ended    chan struct{}           // closed when the session has let go of everything
 
 	mu      sync.Mutex
 	command context.CancelCauseFunc // of the command that runs; nil between commands
+	live    *stream                 // that runs; nil if none does
 }
 
 func newSession(server *Server, conn net.Conn, unix bool) *session {
-	s := &session{server: server, wire: newWire(conn), unix: unix, peer: "unix"}
+	s := &session{server: server, wire: newWire(conn), unix: unix, peer: "unix", ended: make(chan struct{})}
 	if !unix {
 		s.peer = conn.RemoteAddr().String()
 	}
@@ -48,6 +50,7 @@ func newSession(server *Server, conn net.Conn, unix bool) *session {
 
 // run serves the client until it goes, ctx ends (the node shuts down), or the session is killed.
 func (s *session) run(ctx context.Context) {
+	defer close(s.ended)
 	defer s.wire.conn.Close()
 	killed, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
@@ -268,6 +271,12 @@ func (s *session) setCommand(cancel context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.command = cancel
+}
+
+func (s *session) setStream(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live = st
 }
 
 // cancelCommand ends the command that runs, if any, with err. It may be called from any goroutine.

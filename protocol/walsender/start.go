@@ -26,8 +26,8 @@ func (s *session) startReplication(ctx, shutdown context.Context, c protocol.Sta
 	var slot Slot
 	if c.HasSlot {
 		var err error
-		if slot, err = s.server.slots.Acquire(c.Slot, s.pid); err != nil {
-			return slotError(c.Slot, err)
+		if slot, err = s.acquire(ctx, shutdown, c.Slot); err != nil {
+			return err
 		}
 		defer slot.Release()
 	}
@@ -89,7 +89,9 @@ func (s *session) stream(ctx, shutdown context.Context, c protocol.StartReplicat
 	log := s.log.With(zap.Int32("pid", s.pid), zap.String("application_name", info.ApplicationName), zap.String("slot", info.Slot))
 	log.Info("consumer started", zap.Stringer("lsn", c.Start), zap.Uint32("tli", uint32(t.tli)), zap.Bool("link", info.Link))
 	st := newStream(s, t, c.Start, slot, out, s.server.consumers.Register(info))
+	s.setStream(st)
 	err := st.run(ctx, shutdown)
+	s.setStream(nil)
 	st.consumer.Close()
 	if errClose := out.Close(); errClose != nil {
 		log.Warn("cannot close a stream", zap.Error(errClose))

@@ -42,7 +42,8 @@ type stream struct {
 	pinged    atomic.Bool  // a reply was asked for and did not come yet
 	answer    atomic.Bool  // the client asks for a reply
 	draining  atomic.Bool
-	wake      chan struct{} // of keep; room for one; sent to by send and receive, never closed
+	wake      chan struct{}                 // of keep; room for one; sent to by send, receive and probes, never closed
+	probing   atomic.Pointer[chan struct{}] // closed by the next message of the client; nil if nobody waits for one
 
 	turn     chan struct{} // taken by sending, given back by receiving: who may write; room for one
 	copyDone atomic.Bool   // set by who has the turn: nothing may follow but the end

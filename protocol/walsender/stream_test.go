@@ -286,7 +286,7 @@ func TestCopyDoneOnHistoricTimeline(t *testing.T) {
 
 func TestConsumerSeesEverything(t *testing.T) {
 	n := newNode("15.18", begin, wal(begin, 5000))
-	h := serveTCP(t, n, walsender.Options{})
+	h := serveTCP(t, n, walsender.Options{ProbeTimeout: -1})
 	c := h.connect(t, "application_name", "standby1")
 	c.run("CREATE_REPLICATION_SLOT s PHYSICAL")
 	c.start("START_REPLICATION SLOT s 0/1000000")

@@ -24,8 +24,10 @@ type Options struct {
 	// MakeRoom is called when the spool has reached its cap or the disk is full, with the error. It returns when another try
 	// makes sense, or with an error that stops the upstream. nil: the error stops the upstream.
 	MakeRoom func(ctx context.Context, full error) error
-	Logger   *zap.Logger
-	Metrics  *Metrics
+	// Observe is given all WAL that is taken in, in order, by the goroutine that writes; wal is valid during the call. nil: nobody.
+	Observe func(tli protocol.Timeline, start protocol.LSN, wal []byte)
+	Logger  *zap.Logger
+	Metrics *Metrics
 }
 
 // Feed is safe for one goroutine that writes (WAL, Frame, EndTimeline, Compare) and many that read.

@@ -24,8 +24,16 @@ func (f *Feed) WAL(ctx context.Context, tli protocol.Timeline, start protocol.LS
 		return fmt.Errorf("take WAL at %s: %w", start, err)
 	}
 	f.synced = 0
-	f.tail.push(tli, start, wal)
+	f.show(tli, start, wal)
 	return nil
+}
+
+// show makes WAL that is in the spool visible to consumers.
+func (f *Feed) show(tli protocol.Timeline, start protocol.LSN, wal []byte) {
+	f.tail.push(tli, start, wal)
+	if f.opt.Observe != nil {
+		f.opt.Observe(tli, start, wal)
+	}
 }
 
 // Frame takes a frame from an upstream node. It is decoded first: a frame that does not yield its WAL never counts.
@@ -52,7 +60,7 @@ func (f *Feed) Frame(ctx context.Context, fr *link.Frame) error {
 	if fr.Starts {
 		f.synced = fr.Sum
 	}
-	f.tail.push(fr.Timeline, fr.Start, f.raw)
+	f.show(fr.Timeline, fr.Start, f.raw)
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (l *Log) beginsWindow(f *link.Frame) bool {
 	if w == nil || w.header.Timeline != f.Timeline {
 		return true
 	}
-	return f.Codec != link.CodecTimelineEnd && (f.Start >= w.limit() || w.header.ResetDistance != l.distance)
+	return f.Codec != link.CodecTimelineEnd && (f.Start >= w.limit() || w.header.ResetDistance != l.distance.Load())
 }
 
 // prepareWindow makes the current window durable, since it may not be torn once another one exists, and begins the content of
@@ -104,10 +104,10 @@ func (l *Log) prepareWindow(f *link.Frame, identity protocol.Identity) (*window,
 	}
 	w := &window{path: windowPath(l.root, f.Timeline, f.Start), header: link.WindowHeader{
 		Kind: link.WindowLive, SystemID: identity.SystemID, Timeline: f.Timeline, SegmentSize: identity.SegmentSize,
-		WALBlockSize: identity.WALBlockSize, ResetDistance: l.distance, Start: f.Start,
+		WALBlockSize: identity.WALBlockSize, ResetDistance: l.distance.Load(), Start: f.Start,
 	}}
 	l.buf = w.header.Append(l.buf[:0])
-	l.cursor = link.Cursor{ResetDistance: l.distance}
+	l.cursor = link.Cursor{ResetDistance: l.distance.Load()}
 	return w, nil
 }
 

@@ -1,12 +1,14 @@
 package spool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -62,8 +64,8 @@ type Log struct {
 	appendMu sync.Mutex // guards the next five, and window files against two writers
 	buf      []byte     // encoded frame
 	cursor   link.Cursor
-	distance uint32 // reset distance of the next window
-	torn     bool   // bytes of a failed write may be behind the newest window's size
+	distance atomic.Uint32 // reset distance of the next window; read without appendMu
+	torn     bool          // bytes of a failed write may be behind the newest window's size
 	current  *window
 
 	syncMu     sync.Mutex // one fsync at a time; guards the next three
@@ -98,7 +100,7 @@ type Log struct {
 func Open(dir string, options Options) (*Log, error) {
 	l := &Log{
 		fs: options.FS, logger: options.Logger, metrics: options.Metrics, dir: dir, root: path.Join(dir, "spool"),
-		noSync: options.NoSync, cap: options.CapBytes, distance: options.ResetDistance, histories: map[protocol.Timeline][]byte{},
+		noSync: options.NoSync, cap: options.CapBytes, histories: map[protocol.Timeline][]byte{},
 	}
 	if l.fs == nil {
 		l.fs = fs.OS{}
@@ -107,12 +109,11 @@ func Open(dir string, options Options) (*Log, error) {
 		l.logger = zap.NewNop()
 	}
 	l.logger = l.logger.Named("spool")
-	if l.distance == 0 {
-		l.distance = DefaultResetDistance
+	distance := cmp.Or(options.ResetDistance, DefaultResetDistance)
+	if !link.ValidResetDistance(uint64(distance)) {
+		return nil, fmt.Errorf("open spool %s: reset distance %d is no power of two from 1 MiB to 64 MiB", dir, distance)
 	}
-	if !link.ValidResetDistance(uint64(l.distance)) {
-		return nil, fmt.Errorf("open spool %s: reset distance %d is no power of two from 1 MiB to 64 MiB", dir, l.distance)
-	}
+	l.distance.Store(distance)
 	if err := l.fs.MkdirAll(l.root); err != nil {
 		return nil, fmt.Errorf("open spool %s: %w", dir, err)
 	}
@@ -128,7 +129,7 @@ func Open(dir string, options Options) (*Log, error) {
 		return nil, errors.Join(fmt.Errorf("open spool %s: %w", dir, err), l.Close())
 	}
 	if l.current != nil {
-		l.distance = l.current.header.ResetDistance
+		l.distance.Store(l.current.header.ResetDistance)
 	}
 	return l, nil
 }
@@ -183,12 +184,8 @@ func (l *Log) Timelines() []TimelineSpan {
 	return spans
 }
 
-// ResetDistance returns the length in bytes of windows that begin from now on.
-func (l *Log) ResetDistance() uint32 {
-	l.appendMu.Lock()
-	defer l.appendMu.Unlock()
-	return l.distance
-}
+// ResetDistance returns the length in bytes of windows that begin from now on. It does not wait for an append.
+func (l *Log) ResetDistance() uint32 { return l.distance.Load() }
 
 // SetResetDistance changes the length of windows, as the upstream of a link orders it. The next frame then begins a window
 // and may not continue a stream. Call it from the goroutine that appends.
@@ -198,6 +195,6 @@ func (l *Log) SetResetDistance(bytes uint32) error {
 	}
 	l.appendMu.Lock()
 	defer l.appendMu.Unlock()
-	l.distance = bytes
+	l.distance.Store(bytes)
 	return nil
 }

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,6 +31,8 @@ const index = `walproxy
 /metrics        Prometheus metrics
 /healthz        200 while the process runs
 /readyz         200 when consumers can be served; otherwise 503 and why not
+/status         JSON: upstream, position, spool, consumers, slots
+/slots          JSON: slots
 /debug/pprof/   profiles
 `
 
@@ -41,6 +44,11 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { readyz(w, o.Checks) })
 	if o.Gatherer != nil {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}))
+	}
+	for path, answer := range map[string]func() any{"GET /status": o.Status, "GET /slots": o.Slots} {
+		if answer != nil {
+			mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { asJSON(w, answer()) })
+		}
 	}
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -72,4 +80,15 @@ func plain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text) // a client that has gone
+}
+
+func asJSON(w http.ResponseWriter, value any) {
+	content, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		plain(w, http.StatusInternalServerError, err.Error()+"\n")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(append(content, '\n')) // a client that has gone
 }

@@ -32,6 +32,8 @@ type Check struct {
 type Options struct {
 	Gatherer prometheus.Gatherer // metrics
 	Checks   []Check             // the node is ready when all of them hold
+	Status   func() any          // answers /status as JSON; must not wait; nil: there is no such path
+	Slots    func() any          // the same for /slots
 	Logger   *zap.Logger         // nil: silent
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -22,7 +23,8 @@ func get(t *testing.T, h http.Handler, method, path string) (int, string) {
 }
 
 func TestPaths(t *testing.T) {
-	h := Handler(Options{Gatherer: NewRegistry("v1.2.3", "abc")})
+	h := Handler(Options{Gatherer: NewRegistry("v1.2.3", "abc"), Status: func() any { return map[string]int{"a": 1} },
+		Slots: func() any { return math.NaN() }}) // which JSON does not have
 	for _, c := range []struct {
 		method, path string
 		status       int
@@ -37,6 +39,10 @@ func TestPaths(t *testing.T) {
 		{"GET", "/debug/pprof/", 200, "heap"},
 		{"GET", "/debug/pprof/goroutine?debug=1", 200, "goroutine profile"},
 		{"GET", "/debug/pprof/symbol", 200, "num_symbols"},
+		{"GET", "/status", 200, "{\n  \"a\": 1\n}\n"},
+		{"POST", "/status", 405, ""},
+		{"GET", "/slots", 500, "json"},
+		{"DELETE", "/slots", 405, ""},
 		{"GET", "/nothing", 404, ""},
 		{"POST", "/healthz", 405, ""},
 	} {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"walproxy/cmd/walproxy/internal/config"
+	"walproxy/protocol"
 	"walproxy/protocol/ship"
 	"walproxy/protocol/walreceiver"
 	"walproxy/protocol/walsender"
@@ -33,6 +34,9 @@ type Node struct {
 	receiver *walreceiver.Receiver
 	server   *walsender.Server
 	metrics  *metrics
+	redo     redoTracker
+	pulse    pulse
+	alarm    alarm
 	status   broadcast // what is to be reported upstream may have changed
 	room     broadcast // something was removed from the spool, or may be now
 }
@@ -65,7 +69,13 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 	if err := n.openReceiver(reg); err != nil {
 		return nil, err
 	}
-	return n, n.openServer()
+	if err := n.openServer(); err != nil {
+		return nil, err
+	}
+	if reg != nil {
+		reg.MustRegister(newCollector(n))
+	}
+	return n, nil
 }
 
 func (n *Node) openFeed() (err error) {
@@ -75,10 +85,18 @@ func (n *Node) openFeed() (err error) {
 			n.registry.EndTimeline(span.Timeline, span.End)
 		}
 	}
+	n.redo.identity = n.log.Identity
 	n.feed, err = feed.New(n.log, feed.Options{
-		Recompress: n.config.Recompress.Options(), MakeRoom: n.makeRoom, Logger: n.logger, Metrics: n.metrics.feed,
+		Recompress: n.config.Recompress.Options(), MakeRoom: n.makeRoom, Observe: n.observe,
+		Logger: n.logger, Metrics: n.metrics.feed,
 	})
 	return err
+}
+
+// observe sees all WAL that comes in, in the receiver's goroutine.
+func (n *Node) observe(tli protocol.Timeline, start protocol.LSN, wal []byte) {
+	n.flows()
+	n.redo.observe(tli, start, wal)
 }
 
 func (n *Node) openReceiver(reg prometheus.Registerer) (err error) {
@@ -147,6 +165,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.store.Run(ctx) })
 	group.Go(func() error { return n.retain(ctx) })
 	group.Go(func() error { return n.watch(ctx) })
+	group.Go(func() error { return n.beat(ctx) })
 	group.Go(func() error {
 		select {
 		case err := <-synced: // only a failure ends it while ctx goes on
@@ -187,6 +206,7 @@ func (n *Node) watch(ctx context.Context) error {
 	for {
 		spool, consumers := n.log.Changed(), n.registry.Changed()
 		n.status.send()
+		n.checkAlarm()
 		select {
 		case <-spool:
 		case <-consumers:

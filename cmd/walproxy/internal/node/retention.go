@@ -20,7 +20,7 @@ func (n *Node) retain(ctx context.Context) error {
 	tick := time.NewTicker(retainInterval)
 	defer tick.Stop()
 	for {
-		if err := n.removeUnneeded(uint64(n.config.Spool.Keep)); err != nil {
+		if err := n.removeUnneeded(n.holds(uint64(n.config.Spool.Keep), n.redo.position())); err != nil {
 			n.logger.Error("cannot remove old WAL", zap.Error(err))
 		}
 		select {
@@ -31,9 +31,8 @@ func (n *Node) retain(ctx context.Context) error {
 	}
 }
 
-// removeUnneeded removes WAL that no slot and no consumer needs and that lies more than keep bytes behind the end.
-func (n *Node) removeUnneeded(keep uint64) error {
-	oldest, _ := n.holds(keep)
+// removeUnneeded removes WAL below the oldest LSN that is needed.
+func (n *Node) removeUnneeded(oldest protocol.LSN, _ []slots.Hold) error {
 	before := n.log.State().Bytes
 	if err := n.log.Retain(oldest); err != nil {
 		return err
@@ -44,19 +43,24 @@ func (n *Node) removeUnneeded(keep uint64) error {
 	return nil
 }
 
-// holds returns the oldest LSN that is needed, and who needs what.
-func (n *Node) holds(keep uint64) (protocol.LSN, []slots.Hold) {
+// holds returns the oldest LSN that is needed, and who needs what. keep bytes behind the end are needed by nobody in particular,
+// and so is WAL from redo on, if that is not 0.
+func (n *Node) holds(keep uint64, redo protocol.LSN) (protocol.LSN, []slots.Hold) {
+	return slots.Retention(n.store.List(), n.registry.Consumers(), n.log.State().End, n.retention(keep, redo))
+}
+
+func (n *Node) retention(keep uint64, redo protocol.LSN) slots.RetentionOptions {
 	id, _ := n.log.Identity()
-	return slots.Retention(n.store.List(), n.registry.Consumers(), n.log.State().End, slots.RetentionOptions{
-		SegmentSize: max(id.SegmentSize, protocol.MinSegmentSize), ResetDistance: n.log.ResetDistance(), KeepBytes: keep,
-	})
+	return slots.RetentionOptions{
+		SegmentSize: max(id.SegmentSize, protocol.MinSegmentSize), ResetDistance: n.log.ResetDistance(), KeepBytes: keep, Redo: redo,
+	}
 }
 
 // makeRoom is called by the receiver when the spool is full. It removes what nobody needs, what is kept for nobody in
 // particular included, and then follows the policy: wait until there is room, or let go of the slot furthest behind.
 func (n *Node) makeRoom(ctx context.Context, full error) error {
 	before := n.log.State().Bytes
-	if err := n.removeUnneeded(0); err != nil {
+	if err := n.removeUnneeded(n.holds(0, 0)); err != nil {
 		return err
 	}
 	if n.log.State().Bytes < before {
@@ -67,9 +71,7 @@ func (n *Node) makeRoom(ctx context.Context, full error) error {
 			return err
 		}
 	}
-	_, holds := n.holds(0)
-	n.logger.Error("the spool is full; the upstream is not read until there is room", zap.Error(full),
-		zap.String("held_by", furthestBehind(holds)), zap.Int64("bytes", before))
+	n.blocks(full)
 	slotsChanged, room := n.store.Changed(), n.room.wait()
 	retry := time.NewTimer(retainInterval)
 	defer retry.Stop()
@@ -85,7 +87,7 @@ func (n *Node) makeRoom(ctx context.Context, full error) error {
 
 // shed invalidates the slot, or ends the stream without slot, that keeps most WAL from being removed.
 func (n *Node) shed() (bool, error) {
-	_, holds := n.holds(0)
+	_, holds := n.holds(0, 0)
 	end := n.log.State().End.Floor(uint64(n.log.ResetDistance()))
 	var worst slots.Hold
 	for _, h := range holds {
@@ -115,19 +117,37 @@ func (n *Node) shed() (bool, error) {
 	return false, nil
 }
 
-// furthestBehind names who holds back most, and why.
-func furthestBehind(holds []slots.Hold) string {
+// furthestHold returns what holds back most; the zero Hold if nothing does.
+func furthestHold(holds []slots.Hold) slots.Hold {
 	var worst slots.Hold
 	for _, h := range holds {
 		if h.RetainedFrom != 0 && (worst.RetainedFrom == 0 || h.RetainedFrom < worst.RetainedFrom) {
 			worst = h
 		}
 	}
-	switch {
+	return worst
+}
+
+// furthestBehind names who holds back most, and why.
+func furthestBehind(holds []slots.Hold) string {
+	switch worst := furthestHold(holds); {
+	case worst.RetainedFrom == 0:
+		return "nobody"
 	case worst.Slot != "":
 		return "slot " + worst.Slot + ": " + worst.Reason
-	case worst.Consumer != "":
+	default:
 		return "consumer " + worst.Consumer + ": " + worst.Reason
 	}
-	return "nobody"
+}
+
+// reservable returns the position at which a new slot begins that reserves WAL. WAL from its segment on is there.
+func (n *Node) reservable() protocol.LSN {
+	id, _ := n.log.Identity()
+	segment := uint64(max(id.SegmentSize, protocol.MinSegmentSize))
+	begin := n.log.State().Begin
+	if redo := n.redo.position(); redo != 0 && redo.Floor(segment) >= begin {
+		return redo
+	}
+	_, end := n.feed.Position()
+	return max(end.Floor(segment), begin)
 }
