@@ -97,14 +97,14 @@ func (x Index) checked(i int, before IndexEntry) (IndexEntry, error) {
 	good := e.Offset < int64(x.header.IndexOffset) && e.Offset > before.Offset && !(e.Starts && e.Continues)
 	switch {
 	case i == 0:
-		good = good && e.Offset == WindowHeaderBytes && e.Start == x.header.Start && !e.Continues && e.Stream == 0
+		good = good && e.Offset == WindowHeaderBytes && !e.Continues && e.Stream == 0 && (isEnd || e.Start == x.header.Start)
 	case !isEnd:
 		good = good && e.Start > before.Start
 	}
 	if isEnd {
-		good = good && e.Start == x.header.End && i == x.Len()-1 && !e.Starts && !e.Continues
+		good = good && le.Uint32(x.entries[i*indexEntryBytes:]) == 0 && i == x.Len()-1 && !e.Starts && !e.Continues
 	} else {
-		good = good && uint64(e.Start-x.header.Start) < room
+		good = good && uint64(e.Start-x.header.Start) < room && (i < x.Len()-1 || x.header.End >= x.header.Start)
 	}
 	if !good {
 		return IndexEntry{}, nil
@@ -120,16 +120,20 @@ func indexChecksum(h WindowHeader, body []byte) uint32 {
 }
 
 // Len returns the number of entries, 1 or more. They are ascending, by offset and by LSN; only the end of a timeline, which is
-// the last entry if the window holds one, may lie below the LSN of entries before it.
+// the last entry if the window holds one, may lie below entries before it, and below the window.
 func (x Index) Len() int { return len(x.entries) / indexEntryBytes }
 
 // At returns entry i.
 func (x Index) At(i int) IndexEntry {
 	b := x.entries[i*indexEntryBytes:]
-	return IndexEntry{
+	e := IndexEntry{
 		Start: x.header.Start + protocol.LSN(le.Uint32(b)), Offset: int64(le.Uint32(b[4:])),
 		Codec: Codec(b[8] & codecMask), Starts: b[8]&flagStarts != 0, Continues: b[8]&flagContinues != 0, Stream: le.Uint32(b[9:]),
 	}
+	if e.Codec == CodecTimelineEnd {
+		e.Start = x.header.End
+	}
+	return e
 }
 
 // Cursor returns the cursor that decodes the frame of entry i and those behind it.

@@ -31,9 +31,9 @@ func (o *windowOrder) follow(f *Frame) error {
 	distance := uint64(o.header.ResetDistance)
 	room := distance - uint64(o.header.Start)&(distance-1)
 	switch {
-	case o.ended || f.Timeline != o.header.Timeline || f.Start != o.next && !(isEnd && f.Start >= o.header.Start && f.Start < o.next):
+	case o.ended || f.Timeline != o.header.Timeline || f.Start != o.next && !(isEnd && f.Start < o.next):
 		return f.corrupt(fmt.Sprintf("the frame does not follow %s on timeline %d", o.next, o.header.Timeline))
-	case uint64(f.Start-o.header.Start)+uint64(f.RawLen) > room:
+	case !isEnd && uint64(f.Start-o.header.Start)+uint64(f.RawLen) > room:
 		return f.corrupt("the frame leaves its window")
 	case f.Continues && (o.stream == 0 || f.Stream != o.stream):
 		return f.corrupt("the frame continues another stream than the last one")
@@ -67,7 +67,11 @@ func (b *WindowBuilder) Add(f *Frame) error {
 		return err
 	}
 	if b.wantsEntry(f) {
-		b.entries = le.AppendUint32(b.entries, uint32(f.Start-b.order.header.Start))
+		relative := uint32(f.Start - b.order.header.Start)
+		if f.Codec == CodecTimelineEnd { // it may lie before the window
+			relative = 0
+		}
+		b.entries = le.AppendUint32(b.entries, relative)
 		b.entries = le.AppendUint32(b.entries, uint32(offset))
 		b.entries = append(b.entries, byte(f.Codec)|f.flags())
 		b.entries = le.AppendUint32(b.entries, b.cursor.Stream)

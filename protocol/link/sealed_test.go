@@ -44,7 +44,11 @@ func makeWindow(random *rand.Rand, count, largest int) (link.WindowHeader, []lin
 		lsn = f.End()
 	}
 	if len(frames) == 0 || random.IntN(3) == 0 {
-		end, err := link.NewTimelineEnd(h.Timeline, h.Start+protocol.LSN(random.Uint64N(uint64(lsn-h.Start)+1)), h.Timeline+2, []byte("1\t0/5\twhy\n"))
+		at := h.Start + protocol.LSN(random.Uint64N(uint64(lsn-h.Start)+1))
+		if random.IntN(4) == 0 {
+			at = h.Start / 2
+		}
+		end, err := link.NewTimelineEnd(h.Timeline, at, h.Timeline+2, []byte("1\t0/5\twhy\n"))
 		if err != nil {
 			panic(err)
 		}

@@ -30,7 +30,7 @@ type WindowHeader struct {
 	ResetDistance uint32       // bytes; the window is [Start.Floor(ResetDistance), the next boundary)
 	Start         protocol.LSN // first byte held; above the boundary if the node began here
 	// A sealed window also says where it ends and where its index lies; all zero in a live one.
-	End         protocol.LSN // behind the last byte of the timeline held here: the switch point if the timeline ends here
+	End         protocol.LSN // behind the last byte held; the switch point, which may lie below Start, if the timeline ends here
 	IndexOffset uint64       // in the file; frames lie before it
 	IndexBytes  uint32       // the file ends behind them
 }
@@ -101,7 +101,8 @@ func DecodeWindowHeader(b []byte) (WindowHeader, error) {
 // validSealed reports whether end and index are possible.
 func (h WindowHeader) validSealed() bool {
 	distance := uint64(h.ResetDistance)
-	return h.End >= h.Start && uint64(h.End-h.Start) <= distance-uint64(h.Start)&(distance-1) &&
+	room := distance - uint64(h.Start)&(distance-1)
+	return (h.End < h.Start || uint64(h.End-h.Start) <= room) && // below: the timeline ended before the window
 		h.IndexOffset > WindowHeaderBytes && h.IndexBytes >= minIndexBytes && h.IndexBytes <= MaxIndexBytes &&
 		h.IndexOffset <= MaxWindowBytes-uint64(h.IndexBytes)
 }
