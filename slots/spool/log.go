@@ -87,8 +87,9 @@ type Log struct {
 	histories map[protocol.Timeline][]byte
 	failed    error // sticky: fsync failed, or closed
 
-	changed  notify.Notifier // of State
-	appended notify.Notifier // of what readers see
+	changed   notify.Notifier // of State
+	appended  notify.Notifier // of what readers see
+	completed notify.Notifier // of what can be sealed
 }
 
 // Open opens the log in the data directory dir, which it makes if it is missing, and repairs what a crash left.

@@ -28,7 +28,7 @@ func (l *Log) Seal(ctx context.Context, seal SealFunc) error {
 	for ctx.Err() == nil {
 		wake := l.completed.Wait()
 		more, err := s.next(ctx)
-		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+		if ctx.Err() != nil {
 			break
 		}
 		if err != nil {
@@ -81,7 +81,7 @@ func (l *Log) complete() (*window, protocol.LSN) {
 			if w == l.durable || w == l.newest {
 				return nil, 0
 			}
-			if w.header.Kind == link.WindowLive && !w.unsealable.Load() {
+			if w.header.Kind == link.WindowLive && w.ended.Load() && !w.unsealable.Load() {
 				return w, line.endOf(i)
 			}
 		}
