@@ -233,14 +233,12 @@ func (r *Reader) enterSealed() error {
 		return nil
 	}
 	r.sealed = int64(h.IndexOffset)
-	if r.sought || r.target <= h.Start {
-		return nil
+	index, err := r.window.readIndex(r.file, h) // needed or not: damage is to be found
+	if err == nil && !r.sought && r.target > h.Start {
+		r.index = index
+		r.seekEntry(index.Enter(r.target))
 	}
-	if r.index, err = r.window.readIndex(r.file, h); err != nil {
-		return err
-	}
-	r.seekEntry(r.index.Enter(r.target))
-	return nil
+	return err
 }
 
 // seekEntry goes to the frame of an entry of the index.
