@@ -27,15 +27,17 @@ type SealStats struct {
 // Sealer makes sealed windows out of live ones. Codec and buffers are reused from window to window; it holds the WAL of one
 // window, beside the result. Not safe for concurrent use.
 type Sealer struct {
-	options Options
-	writer  *Writer
-	reader  *Reader
-	builder link.WindowBuilder
-	spare   []byte // the frames as they came
+	options  Options
+	distance uint32                 // of the writers
+	writers  map[link.Codec]*Writer // made when they are needed
+	own      link.Codec             // what options stand for
+	reader   *Reader
+	builder  link.WindowBuilder
+	spare    []byte // the frames as they came
 
-	wal     []byte      // of the window in progress
-	end     *link.Frame // the frame that ends its timeline, if there is one
-	settled bool        // its frames are as few as Seal would make, and of the same codec
+	writer *Writer     // for the window in progress
+	wal    []byte      // of it
+	end    *link.Frame // the frame that ends its timeline, if there is one
 }
 
 // NewSealer returns a Sealer that codes as o says. The reset distance is each window's own.
@@ -45,6 +47,9 @@ func NewSealer(o Options) (*Sealer, error) {
 		return nil, err
 	}
 	s := &Sealer{options: o}
+	if _, s.own, err = newEncoder(o); err != nil {
+		return nil, err
+	}
 	if s.reader, err = NewReader(Options{ResetDistance: link.MaxResetDistance}); err != nil {
 		return nil, err
 	}
@@ -52,8 +57,8 @@ func NewSealer(o Options) (*Sealer, error) {
 }
 
 // Seal appends to dst the sealed window that holds the same WAL as the live window with the header h, whose frames the sequence
-// yields, the end of the timeline included. It codes the WAL again, in few large frames, and keeps the frames as they are where
-// that would not be smaller. The sequence may be read twice; a frame need only be valid until the next one. The same frames
+// yields, the end of the timeline included. It codes the WAL again, in few large frames, with the codec of its options or a
+// better one that the frames have; where that would not be smaller, it keeps the frames as they are. The sequence may be read twice; a frame need only be valid until the next one. The same frames
 // give the same bytes.
 //
 // Before it returns, every frame was decoded and compared with the WAL that the frames coming in decode to, and the window was
@@ -63,13 +68,13 @@ func NewSealer(o Options) (*Sealer, error) {
 // *link.VersionError for a codec that this version lacks. dst has its old length then.
 func (s *Sealer) Seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Frame, error]) ([]byte, SealStats, error) {
 	var stats SealStats
-	err := s.prepare(h)
+	seen, err := s.read(h, frames, &stats)
 	if err == nil {
-		err = s.read(h, frames, &stats)
+		err = s.choose(h, seen.best)
 	}
 	var out []byte
 	if err == nil {
-		out, err = s.seal(dst, h, frames, &stats)
+		out, err = s.seal(dst, h, frames, s.settled(seen, &stats), &stats)
 	}
 	if err != nil {
 		return dst, stats, fmt.Errorf("seal window at %s on timeline %d: %w", h.Start, h.Timeline, err)
@@ -78,40 +83,69 @@ func (s *Sealer) Seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Fr
 	return out, stats, nil
 }
 
-// prepare sees to it that the writer cuts where the window does.
-func (s *Sealer) prepare(h link.WindowHeader) error {
-	s.end, s.settled = nil, true
-	if s.writer != nil && s.options.ResetDistance == h.ResetDistance {
-		return nil
+// seen is what the frames of a window have in common.
+type seen struct {
+	best  link.Codec // of all frames
+	other bool       // there are frames of another codec
+}
+
+// choose takes the writer for a window whose frames' best codec is given.
+func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
+	if s.distance != h.ResetDistance {
+		s.writers, s.distance = map[link.Codec]*Writer{}, h.ResetDistance
 	}
-	o := s.options
+	o, codec := s.options, s.own
 	o.ResetDistance = h.ResetDistance
-	w, err := NewWriter(o)
-	if err != nil {
-		return err
+	switch {
+	case best <= s.own:
+	case best == link.CodecModel:
+		o.Codec, codec = Model, best
+	case best == link.CodecZstd:
+		o.Codec, codec = Zstd, best
 	}
-	s.writer, s.options = w, o
+	w := s.writers[codec]
+	if w == nil {
+		var err error
+		if w, err = NewWriter(o); err != nil {
+			return err
+		}
+		s.writers[codec] = w
+	}
+	s.writer = w
 	return nil
 }
 
-// read decodes the window into s.wal, s.end and s.settled.
-func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error], stats *SealStats) error {
-	s.wal = s.wal[:0]
+// What a frame costs a window beside the WAL in it: its header, and for the model about a byte. Other codecs lose more.
+const modelFrameBytes = 16
+
+// settled reports whether coding the window again would hardly save anything: its frames have the codec that they would get,
+// and are as few, or are the model's and cost less than a fiftieth of the window.
+func (s *Sealer) settled(seen seen, stats *SealStats) bool {
+	if seen.other || seen.best != s.writer.codec {
+		return false
+	}
+	few := (len(s.wal)+sealedFrameBytes-1)/sealedFrameBytes + 1 // the end of the timeline
+	return stats.FramesBefore <= few || seen.best == link.CodecModel && int64(stats.FramesBefore)*modelFrameBytes*50 < stats.BytesBefore
+}
+
+// read decodes the window into s.wal and s.end.
+func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error], stats *SealStats) (seen seen, err error) {
+	s.wal, s.end = s.wal[:0], nil
 	stats.BytesBefore = link.WindowHeaderBytes
 	next, cursor := h.Start, link.Cursor{}
 	for f, err := range frames {
 		if err != nil {
-			return err
+			return seen, err
 		}
 		isEnd := f.Codec == link.CodecTimelineEnd
 		if s.end != nil || f.Timeline != h.Timeline || !isEnd && f.Start != next {
-			return corrupt(f, fmt.Sprintf("it does not follow %s on timeline %d", next, h.Timeline))
+			return seen, corrupt(f, fmt.Sprintf("it does not follow %s on timeline %d", next, h.Timeline))
 		}
 		if uint64(next-h.Start)+uint64(f.RawLen) > uint64(h.ResetDistance) {
-			return corrupt(f, "the window is longer than its reset distance")
+			return seen, corrupt(f, "the window is longer than its reset distance")
 		}
 		if s.wal, err = s.reader.Decode(s.wal, f); err != nil {
-			return err
+			return seen, err
 		}
 		s.spare = cursor.Append(s.spare[:0], f) // for its length
 		stats.BytesBefore += int64(len(s.spare))
@@ -122,19 +156,18 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 			s.end = &end
 			continue
 		}
+		seen.other = seen.other || f.Codec != seen.best && next != h.Start
+		seen.best = max(seen.best, f.Codec)
 		next = f.End()
-		s.settled = s.settled && f.Codec == s.writer.codec
 	}
 	stats.WALBytes = int64(len(s.wal))
-	few := (len(s.wal) + sealedFrameBytes - 1) / sealedFrameBytes
-	s.settled = s.settled && stats.FramesBefore <= few+1
-	return nil
+	return seen, nil
 }
 
 // seal appends the smaller of the two windows to dst and reads it back.
-func (s *Sealer) seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Frame, error], stats *SealStats) (out []byte, err error) {
+func (s *Sealer) seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Frame, error], settled bool, stats *SealStats) (out []byte, err error) {
 	out = dst
-	if !s.settled {
+	if !settled {
 		if out, err = s.encode(dst, h, stats); err != nil {
 			return nil, err
 		}
