@@ -48,15 +48,11 @@ func sealAll(l *Log) error { return sealWith(l, repack) }
 
 // kinds returns how many windows are sealed and how many are live.
 func (l *Log) kinds() (sealed, live int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range l.lines {
-		for _, w := range line.windows {
-			if w.header.Kind == link.WindowSealed {
-				sealed++
-			} else {
-				live++
-			}
+	for _, w := range l.Windows() {
+		if w.Sealed {
+			sealed++
+		} else {
+			live++
 		}
 	}
 	return sealed, live
