@@ -91,6 +91,22 @@ func (a *annotator) window() {
 	a.u32("CRC-32C of all before")
 }
 
+func (a *annotator) sealed() {
+	offset := int(binary.LittleEndian.Uint64(a.b[56:]))
+	a.window()
+	for a.at < offset {
+		a.frame()
+	}
+	for range a.u32("index: entries") {
+		head := a.b[a.at+8]
+		a.u32("index: start LSN, relative")
+		a.u32("index: offset")
+		a.field(1, "index: head: codec %d, starts %d, continues %d", head&15, head>>4&1, head>>5&1)
+		a.u32("index: stream before")
+	}
+	a.u32("CRC-32C of header and index")
+}
+
 func (a *annotator) hello(server bool) {
 	a.field(1, "type %q", a.b[a.at])
 	a.u16("link version")

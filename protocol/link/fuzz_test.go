@@ -70,7 +70,7 @@ func TestReseal(t *testing.T) {
 func FuzzWindowHeader(f *testing.F) {
 	h := link.WindowHeader{Kind: link.WindowLive, SystemID: 1, Timeline: 1, SegmentSize: 16 << 20, WALBlockSize: 8192, ResetDistance: 4 << 20, Start: 5}
 	f.Add(h.Append(nil))
-	h.Kind, h.End, h.IndexOffset, h.IndexBytes = link.WindowSealed, 10, 100, 20
+	h.Kind, h.End, h.IndexOffset, h.IndexBytes = link.WindowSealed, 10, 100, 21
 	f.Add(h.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := link.DecodeWindowHeader(b)
@@ -86,7 +86,7 @@ func FuzzWindowHeader(f *testing.F) {
 // TestWindowHeaderBits: no single bit of a header flips unnoticed.
 func TestWindowHeaderBits(t *testing.T) {
 	h := link.WindowHeader{Kind: link.WindowSealed, SystemID: 1, Timeline: 1, SegmentSize: 1 << 20, WALBlockSize: 8192,
-		ResetDistance: 1 << 20, Start: 1 << 20, End: 2 << 20, IndexOffset: 1000, IndexBytes: 10}
+		ResetDistance: 1 << 20, Start: 1 << 20, End: 2 << 20, IndexOffset: 1000, IndexBytes: 34}
 	b := h.Append(nil)
 	if got, err := link.DecodeWindowHeader(b); err != nil || got != h {
 		t.Fatalf("got %+v, %v", got, err)

@@ -13,21 +13,21 @@ import (
 )
 
 // FrameReader gives the frames of one timeline to a downstream node, from exactly the LSN that the node asked for. Frames
-// travel as they lie in the spool; only WAL whose stream the node cannot continue goes out raw, at most up to the next
-// reset boundary. Not safe for concurrent use.
+// travel as they lie in the spool; only WAL whose stream the node cannot continue is coded anew, up to the next frame that does
+// not need what the node lacks, which is at the next reset boundary at the latest. Not safe for concurrent use.
 type FrameReader struct {
 	feed *Feed
 	tli  protocol.Timeline
 	lsn  protocol.LSN // start of the next frame to return
 
-	wal    *WALReader // WAL from before the first frame of tli: raw frames until the spool takes over
+	wal    *WALReader // WAL from before the first frame of tli, until the spool takes over
 	frames *spool.Reader
 	stream uint32 // the stream that the node can continue
 
-	decoder *recompress.Reader // while frames go out raw
+	decoder *recompress.Reader // while frames are coded anew
 	raw     []byte
 	again   protocol.LSN // where the spool was opened a second time
-	out     link.Frame
+	anew    recoder
 	ready   *link.Frame // read ahead by Ready
 }
 
@@ -37,7 +37,7 @@ func (f *Feed) OpenFrames(tli protocol.Timeline, start protocol.LSN) (*FrameRead
 	if err != nil {
 		return nil, err
 	}
-	return &FrameReader{feed: f, tli: tli, lsn: start, wal: wal}, nil
+	return &FrameReader{feed: f, tli: tli, lsn: start, wal: wal, anew: recoder{options: f.opt.Recompress}}, nil
 }
 
 // Begin takes what the downstream node says of itself: the stream that it can continue.
@@ -47,14 +47,14 @@ func (r *FrameReader) Begin(hello link.ClientHello) error {
 	if !held || r.lsn < span.Begin {
 		return nil
 	}
-	err := errors.Join(r.wal.Close(), r.open())
+	err := errors.Join(r.wal.Close(), r.open(r.lsn))
 	r.wal = nil
 	return err
 }
 
-func (r *FrameReader) open() (err error) {
-	if r.frames, err = r.feed.log.OpenReader(r.tli, r.lsn); err != nil {
-		return r.feed.serverError(err, r.tli, r.lsn)
+func (r *FrameReader) open(lsn protocol.LSN) (err error) {
+	if r.frames, err = r.feed.log.OpenReader(r.tli, lsn); err != nil {
+		return r.feed.serverError(err, r.tli, lsn)
 	}
 	return nil
 }
@@ -75,6 +75,10 @@ func (r *FrameReader) Close() error {
 func (r *FrameReader) Next(ctx context.Context) (*link.Frame, error) {
 	if fr := r.ready; fr != nil {
 		r.ready = nil
+		return fr, nil
+	}
+	if fr := r.anew.next(); fr != nil {
+		r.lsn = fr.End()
 		return fr, nil
 	}
 	if r.wal != nil {
@@ -124,7 +128,11 @@ func (r *FrameReader) pass(fr *link.Frame) (*link.Frame, error) {
 	switch {
 	case fr.Start == r.lsn && (fr.Starts || known):
 		r.stream, r.decoder = fr.StreamID(), nil // from here on every stream starts in sight of the node
+		r.anew.end()
 		r.lsn = fr.End()
+		return fr, nil
+	case fr.Start == r.lsn && !fr.Continues:
+		r.lsn = fr.End() // it stands alone; a stream may go on behind it
 		return fr, nil
 	case fr.End() <= r.lsn && known:
 		return nil, nil // the node has it, and its stream
@@ -132,7 +140,7 @@ func (r *FrameReader) pass(fr *link.Frame) (*link.Frame, error) {
 	return r.decode(fr)
 }
 
-// decode keeps up with a stream that the node has not seen from its start, and returns its WAL from r.lsn on as a raw frame.
+// decode keeps up with a stream that the node has not seen from its start, and returns its WAL from r.lsn on as another frame.
 func (r *FrameReader) decode(fr *link.Frame) (*link.Frame, error) {
 	var err error
 	if r.decoder == nil {
@@ -146,34 +154,31 @@ func (r *FrameReader) decode(fr *link.Frame) (*link.Frame, error) {
 	case errors.As(err, &unseen) && r.again != r.lsn:
 		// The spool was entered behind the start of fr's stream; enter it at that start, once.
 		r.again, r.stream, r.decoder = r.lsn, 0, nil
-		return nil, errors.Join(r.frames.Close(), r.open())
+		return nil, errors.Join(r.frames.Close(), r.open(r.lsn))
 	case err != nil:
 		return nil, fmt.Errorf("read frames at %s on timeline %d: %w", fr.Start, r.tli, err)
 	case fr.End() <= r.lsn:
 		return nil, nil
 	}
-	return r.rawFrame(r.lsn, r.raw[r.lsn-fr.Start:]), nil
+	return r.code(r.lsn, r.raw[r.lsn-fr.Start:])
 }
 
-func (r *FrameReader) rawFrame(start protocol.LSN, wal []byte) *link.Frame {
-	r.out = link.Frame{
-		Timeline: r.tli, Start: start, RawLen: uint32(len(wal)), Codec: link.CodecRaw,
-		RawSum: link.Checksum(wal), Payload: wal,
+// code returns the first frame of wal, which begins at start, coded anew.
+func (r *FrameReader) code(start protocol.LSN, wal []byte) (*link.Frame, error) {
+	if err := r.anew.code(r.tli, start, wal, r.feed.log.ResetDistance()); err != nil {
+		return nil, fmt.Errorf("code WAL at %s on timeline %d: %w", start, r.tli, err)
 	}
-	r.out.Seal()
-	r.lsn = r.out.End()
-	return &r.out
+	fr := r.anew.next()
+	r.lsn = fr.End()
+	return fr, nil
 }
 
-// rawChunk bounds a raw frame made from WAL.
-const rawChunk = 128 << 10
+// maxChunk bounds how much WAL from before the first frame of a timeline becomes one frame.
+const maxChunk = 128 << 10
 
-// fromWAL returns WAL from before the first frame of the timeline as raw frames.
+// fromWAL returns WAL from before the first frame of the timeline as frames.
 func (r *FrameReader) fromWAL(ctx context.Context) (*link.Frame, error) {
-	limit := uint64(rawChunk)
-	if room := r.lsn.Next(uint64(r.feed.log.ResetDistance())) - r.lsn; uint64(room) < limit {
-		limit = uint64(room)
-	}
+	limit := uint64(maxChunk)
 	span, held := r.feed.span(r.tli)
 	if held {
 		limit = min(limit, uint64(span.Begin-r.lsn))
@@ -182,12 +187,10 @@ func (r *FrameReader) fromWAL(ctx context.Context) (*link.Frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := r.rawFrame(start, wal)
-	if held && r.lsn == span.Begin {
-		err = errors.Join(r.wal.Close(), r.open())
+	out, err := r.code(start, wal)
+	if err == nil && held && start+protocol.LSN(len(wal)) == span.Begin {
+		err = errors.Join(r.wal.Close(), r.open(span.Begin))
 		r.wal = nil
-		out.Payload = append(r.raw[:0], wal...)
-		r.raw = out.Payload
 	}
 	return out, err
 }

@@ -211,6 +211,7 @@ func (l *Log) publish(f *link.Frame, w *window, end link.TimelineEnd) {
 		w.ended.Store(true)
 	case old != nil && old != w:
 		old.ended.Store(true)
+		l.completed.Notify()
 	}
 	l.metrics.appendedFrame(bytes)
 	l.appended.Notify()

@@ -23,17 +23,21 @@ func (l *Log) readHeader(w *window, file fs.File, size int64) error {
 	case errors.As(err, &version):
 		return fmt.Errorf("read header of %s: %w", w.path, err)
 	case err != nil:
-	case header.Kind != link.WindowLive:
-		return fmt.Errorf("read header of %s: %w", w.path, &link.VersionError{What: "window kind", Got: int(header.Kind)})
 	case header.Timeline != w.header.Timeline || header.Start != w.header.Start:
 		err = fmt.Errorf("it holds WAL from %s on timeline %d", header.Start, header.Timeline)
 	case header.SystemID != l.identity.SystemID:
 		err = fmt.Errorf("it holds WAL of system %s, the data directory is that of %s", header.SystemID, l.identity.SystemID)
 	}
+	if err == nil && header.Kind == link.WindowSealed && header.FileBytes() != size {
+		err = fmt.Errorf("the file has %d bytes, a sealed window of %d", size, header.FileBytes())
+	}
 	if err != nil {
 		return w.corrupt(0, w.header.Start, err)
 	}
 	w.header = header
+	if header.Kind == link.WindowSealed {
+		size = int64(header.IndexOffset)
+	}
 	w.size.Store(size)
 	return nil
 }
@@ -72,6 +76,10 @@ func (l *Log) readEnded(w *window) (scan scanResult, err error) {
 		if err := l.readHeader(w, file, size); err != nil {
 			return err
 		}
+		if w.header.Kind == link.WindowSealed {
+			scan, err = w.sealedEnd(file)
+			return err
+		}
 		scan, err = w.scan(file, size)
 		if err == nil && scan.next == 0 {
 			err = errNoEnd
@@ -92,6 +100,12 @@ func (l *Log) readClosed(w, next *window) error {
 	}
 	w.ended.Store(true)
 	start, limit := next.header.Start, w.limit()
+	if w.header.Kind == link.WindowSealed {
+		if limit = w.header.End; start == limit {
+			return nil
+		}
+		return w.corrupt(w.size.Load(), limit, fmt.Errorf("the next window is %s, WAL from %s on is missing", path.Base(next.path), limit))
+	}
 	if start == limit || start < limit && w.header.ResetDistance != l.headerDistance(next) {
 		return nil
 	}

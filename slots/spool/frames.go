@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"walproxy/protocol/link"
-	"walproxy/slots/fs"
 )
 
 const (
@@ -16,7 +15,7 @@ const (
 
 // frames reads the frames of one window file in order. The caller says how far the file is complete.
 type frames struct {
-	file   fs.File
+	file   io.ReaderAt
 	cursor link.Cursor
 	offset int64 // of the next frame
 	buf    []byte

@@ -89,8 +89,9 @@ type Log struct {
 	histories map[protocol.Timeline][]byte
 	failed    error // sticky: fsync failed, or closed
 
-	changed  notify.Notifier // of State
-	appended notify.Notifier // of what readers see
+	changed   notify.Notifier // of State
+	appended  notify.Notifier // of what readers see
+	completed notify.Notifier // of what can be sealed
 }
 
 // Open opens the log in the data directory dir, which it makes if it is missing, and repairs what a crash left.
@@ -168,6 +169,29 @@ func (l *Log) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state
+}
+
+// WindowInfo describes a window file.
+type WindowInfo struct {
+	Timeline protocol.Timeline
+	Start    protocol.LSN // first byte held
+	End      protocol.LSN // behind the last byte; the switch point if the timeline ends here
+	Sealed   bool         // the file is complete, and what it holds never changes
+	Bytes    int64        // of the file
+}
+
+// Windows returns the windows held, in the order of timelines and LSNs.
+func (l *Log) Windows() []WindowInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var infos []WindowInfo
+	for _, line := range l.lines {
+		for i, w := range line.windows {
+			infos = append(infos, WindowInfo{Timeline: line.timeline, Start: w.header.Start, End: line.endOf(i),
+				Sealed: w.header.Kind == link.WindowSealed, Bytes: w.fileBytes()})
+		}
+	}
+	return infos
 }
 
 // Changed returns a channel that is closed at the next change of State. Take it before looking at State.

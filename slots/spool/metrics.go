@@ -13,6 +13,9 @@ import (
 type Metrics struct {
 	bytes, windows prometheus.Gauge
 	frames         prometheus.Counter
+	sealed         prometheus.Counter
+	sealedBefore   prometheus.Counter
+	sealedAfter    prometheus.Counter
 	fsync          prometheus.Histogram
 }
 
@@ -27,11 +30,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		windows: prometheus.NewGauge(prometheus.GaugeOpts{Name: "walproxy_spool_windows", Help: "Window files held."}),
 		frames: prometheus.NewCounter(prometheus.CounterOpts{Name: "walproxy_spool_frames_total",
 			Help: "Frames appended. A rise without more WAL means smaller frames."}),
+		sealed: prometheus.NewCounter(prometheus.CounterOpts{Name: "walproxy_spool_sealed_windows_total",
+			Help: "Windows sealed. No rise while WAL comes in means that sealing is off or fails; the log says which."}),
+		sealedBefore: prometheus.NewCounter(prometheus.CounterOpts{Name: "walproxy_spool_sealed_before_bytes_total",
+			Help: "Bytes of these windows' files before they were sealed."}),
+		sealedAfter: prometheus.NewCounter(prometheus.CounterOpts{Name: "walproxy_spool_sealed_after_bytes_total",
+			Help: "Bytes of these windows' files since. A rise against the bytes before means that sealing saves less."}),
 		fsync: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "walproxy_spool_fsync_seconds",
 			Help:    "Time that making appended frames durable takes. A rise delays synchronous commits by as much.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16)}),
 	}
-	r.MustRegister(m.bytes, m.windows, m.frames, m.fsync)
+	r.MustRegister(m.bytes, m.windows, m.frames, m.sealed, m.sealedBefore, m.sealedAfter, m.fsync)
 	return m
 }
 
@@ -51,6 +60,15 @@ func (m *Metrics) opened(total int64, windows int) {
 
 func (m *Metrics) size(total int64) {
 	if m != nil {
+		m.bytes.Set(float64(total))
+	}
+}
+
+func (m *Metrics) sealedWindow(before, after, total int64) {
+	if m != nil {
+		m.sealed.Inc()
+		m.sealedBefore.Add(float64(before))
+		m.sealedAfter.Add(float64(after))
 		m.bytes.Set(float64(total))
 	}
 }

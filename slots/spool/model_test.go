@@ -86,6 +86,8 @@ func (m *model) step() {
 		m.sync()
 	case n < 85:
 		m.read()
+	case n < 86:
+		m.seal()
 	case n < 88:
 		m.retain()
 	case n < 90:
@@ -119,9 +121,11 @@ func (m *model) crashWithin() {
 	})
 	for m.disk.Steps() <= at {
 		before := len(m.frames)
-		switch m.rng.IntN(5) {
+		switch m.rng.IntN(7) {
 		case 0:
 			m.sync()
+		case 3, 4:
+			m.seal()
 		case 1:
 			m.retain()
 		case 2:
@@ -215,6 +219,13 @@ func (m *model) retain() {
 	}
 }
 
+// seal seals all that is complete.
+func (m *model) seal() {
+	if err := sealAll(m.log); err != nil && !errors.Is(err, errCrash) {
+		m.t.Fatalf("seal: %v", err)
+	}
+}
+
 func (m *model) endTimeline() {
 	s := m.log.State()
 	if s.Timeline == 0 || len(m.frames) == 0 {
@@ -282,6 +293,8 @@ func TestCrashAtEveryChange(t *testing.T) {
 				m.endTimeline()
 			case i%17 == 16:
 				m.retain()
+			case i%5 == 4:
+				m.seal()
 			}
 		}
 		finished := m.disk.Steps() <= start+at

@@ -21,6 +21,9 @@ type Reader struct {
 	next    protocol.LSN // where the next frame starts
 	window  *window      // nil before the first one
 	file    fs.File      // nil while window is nil
+	sealed  int64        // where the frames of a sealed file end; 0 for a live one
+	index   link.Index   // of a sealed file, while the first frame is looked for
+	entry   int          // of index, where the file was entered; 0: at its first frame
 	frames  frames
 	frame   link.Frame
 	ended   bool
@@ -126,6 +129,9 @@ func (r *Reader) try() (bool, error) {
 		}
 		last := r.window.ended.Load() // before size: what is there now is all
 		size := r.window.size.Load()
+		if r.sealed != 0 {
+			size = r.sealed
+		}
 		at := seekPoint{offset: r.frames.offset, cursor: r.frames.cursor}
 		f, _, err := r.frames.next(size)
 		switch {
@@ -152,16 +158,21 @@ func (r *Reader) take(f link.Frame, at seekPoint) (bool, error) {
 	}
 	r.next = f.End()
 	if r.sought || isEnd {
-		r.sought, r.frame, r.ended = true, f, isEnd
+		r.found()
+		r.frame, r.ended = f, isEnd
 		return true, nil
 	}
-	if f.Starts || at.offset == link.WindowHeaderBytes {
+	if f.Starts || at.offset == link.WindowHeaderBytes || r.entry > 0 && at.offset == r.index.At(r.entry).Offset {
 		r.started = seekPoint{offset: at.offset, cursor: at.cursor, start: f.Start, stream: f.StreamID()}
 	}
 	if f.End() <= r.target {
 		return false, nil
 	}
-	r.sought = true
+	if f.Continues && f.Stream != r.started.stream && r.entry > 0 { // its stream began further back
+		r.seekEntry(r.index.Enter(r.index.At(r.entry).Start - 1))
+		return false, nil
+	}
+	r.found()
 	if !f.Continues {
 		r.frame = f
 		return true, nil
@@ -170,6 +181,9 @@ func (r *Reader) take(f link.Frame, at seekPoint) (bool, error) {
 	r.next = r.started.start
 	return false, nil
 }
+
+// found ends the search for the first frame.
+func (r *Reader) found() { r.sought, r.index, r.entry = true, link.Index{}, 0 }
 
 // enter opens the window that holds r.next, or reports false if there is none yet.
 func (r *Reader) enter() (bool, error) {
@@ -186,8 +200,55 @@ func (r *Reader) enter() (bool, error) {
 	}
 	r.window, r.file, r.frames.file = w, file, file
 	r.frames.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: w.header.ResetDistance})
-	r.next = w.header.Start
+	if err := r.enterSealed(); err != nil {
+		r.leave()
+		return false, err
+	}
+	if r.entry == 0 {
+		r.next = w.header.Start
+	}
 	return true, nil
+}
+
+// enterSealed looks at the file just opened, since a window that was listed as live may be sealed now, and goes to the frame
+// from which r.target can be reached if the file is a sealed one and r.target lies in it.
+func (r *Reader) enterSealed() error {
+	var buf [link.WindowHeaderBytes]byte
+	n, err := r.file.ReadAt(buf[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read header of %s: %w", r.window.path, err)
+	}
+	h, err := link.DecodeWindowHeader(buf[:n])
+	if err != nil {
+		return r.window.bad(0, r.next, err)
+	}
+	want := r.window.header
+	if r.window.ended.Load() && want.Kind == link.WindowLive && h.Kind == link.WindowSealed {
+		want.Kind, want.End, want.IndexOffset, want.IndexBytes = h.Kind, h.End, h.IndexOffset, h.IndexBytes
+	}
+	if h != want {
+		return r.window.corrupt(0, r.next, fmt.Errorf("the header is no longer that of the window: %+v", h))
+	}
+	if h.Kind != link.WindowSealed {
+		return nil
+	}
+	r.sealed = int64(h.IndexOffset)
+	index, err := r.window.readIndex(r.file, h) // needed or not: damage is to be found
+	if err == nil && !r.sought && r.target > h.Start {
+		r.index = index
+		r.seekEntry(index.Enter(r.target))
+	}
+	return err
+}
+
+// seekEntry goes to the frame of an entry of the index.
+func (r *Reader) seekEntry(i int) {
+	e := r.index.At(i)
+	r.entry, r.next = i, e.Start
+	if i == 0 {
+		r.next = r.window.header.Start
+	}
+	r.frames.seek(e.Offset, r.index.Cursor(i))
 }
 
 func (r *Reader) find() (*window, error) {
@@ -215,6 +276,7 @@ func (r *Reader) removed() error {
 func (r *Reader) leave() {
 	_ = r.file.Close() // only read
 	r.window, r.file, r.frames.file = nil, nil, nil
+	r.sealed, r.index, r.entry = 0, link.Index{}, 0
 }
 
 // Close releases the file. It is idempotent.

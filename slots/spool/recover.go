@@ -101,6 +101,9 @@ func (l *Log) openTail() (tail, error) {
 	for len(l.lines) > 0 {
 		last := l.lines[len(l.lines)-1]
 		w := last.windows[len(last.windows)-1]
+		if err := l.unseal(w); err != nil {
+			return tail{}, err
+		}
 		file, err := l.fs.OpenWrite(w.path)
 		if err != nil {
 			return tail{}, fmt.Errorf("open window: %w", err)
@@ -191,7 +194,7 @@ func (l *Log) start(tail tail) error {
 	count := 0
 	for _, line := range l.lines {
 		for _, w := range line.windows {
-			l.state.Bytes += w.size.Load()
+			l.state.Bytes += w.fileBytes()
 			count++
 		}
 	}

@@ -49,7 +49,7 @@ func (l *Log) unlistOldest(keep protocol.LSN) (w *window, lastOfLine bool) {
 		return nil, false
 	}
 	w, oldest.windows = oldest.windows[0], oldest.windows[1:]
-	l.state.Bytes -= w.size.Load()
+	l.state.Bytes -= w.fileBytes()
 	if len(oldest.windows) == 0 {
 		l.lines = l.lines[1:]
 		lastOfLine = true

@@ -23,6 +23,7 @@ func (l *Log) Sync() error {
 	l.mu.Unlock()
 	err := l.syncFiles(w, size, names)
 	l.mu.Lock()
+	completed := err == nil && w != l.durable
 	if err != nil {
 		l.failed = err
 	} else {
@@ -34,6 +35,9 @@ func (l *Log) Sync() error {
 	}
 	l.mu.Unlock()
 	l.changed.Notify()
+	if completed {
+		l.completed.Notify()
+	}
 	return err
 }
 

@@ -12,13 +12,15 @@ import (
 	"walproxy/slots/fs"
 )
 
-// Entry is one thing that Walk finds: the header of a window file, a frame, or what keeps it from reading on in the file.
+// Entry is one thing that Walk finds: the header of a window file, a frame, the index of a sealed window, or what keeps it from
+// reading on in the file.
 type Entry struct {
 	File   string
 	Offset int64 // bytes into File
 	Bytes  int   // encoded length of the header or frame
 	Header *link.WindowHeader
 	Frame  *link.Frame // with its payload, valid during the visit only
+	Index  *link.Index // of a sealed window, behind its frames
 	// Err ends a file: link.ErrShort for an incomplete last frame, which a node that runs may be writing, else damage.
 	Err error
 }
@@ -74,13 +76,31 @@ func walkWindow(fsys fs.FS, name string, visit func(Entry) error) (err error) {
 	if err != nil {
 		return visit(Entry{File: name, Err: err})
 	}
+	if header.Kind == link.WindowSealed && size != header.FileBytes() {
+		err = fmt.Errorf("%w window: %d bytes, expected %d", link.ErrCorrupt, size, header.FileBytes())
+		return visit(Entry{File: name, Err: err})
+	}
 	if err := visit(Entry{File: name, Bytes: link.WindowHeaderBytes, Header: &header}); err != nil {
 		return err
 	}
-	return walkFrames(file, name, header, size, visit)
+	if header.Kind != link.WindowSealed {
+		_, err := walkFrames(file, name, header, size, visit)
+		return err
+	}
+	whole, err := walkFrames(file, name, header, int64(header.IndexOffset), visit)
+	if err != nil || !whole {
+		return err
+	}
+	w := &window{path: name, header: header}
+	index, err := w.readIndex(file, header)
+	if err != nil {
+		return visit(Entry{File: name, Offset: int64(header.IndexOffset), Err: err})
+	}
+	return visit(Entry{File: name, Offset: int64(header.IndexOffset), Bytes: int(header.IndexBytes), Index: &index})
 }
 
-func walkFrames(file fs.File, name string, header link.WindowHeader, size int64, visit func(Entry) error) error {
+// walkFrames shows the frames up to size, and reports whether all of them were good.
+func walkFrames(file fs.File, name string, header link.WindowHeader, size int64, visit func(Entry) error) (whole bool, err error) {
 	w := &window{path: name, header: header}
 	r := frames{file: file}
 	r.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: header.ResetDistance})
@@ -89,17 +109,17 @@ func walkFrames(file fs.File, name string, header link.WindowHeader, size int64,
 		offset := r.offset
 		f, n, err := r.next(size)
 		if errors.Is(err, io.EOF) {
-			return nil
+			return true, nil
 		}
 		if err == nil {
 			err = w.follows(&f, before)
 		}
 		if err != nil {
-			return visit(Entry{File: name, Offset: offset, Err: err})
+			return false, visit(Entry{File: name, Offset: offset, Err: err})
 		}
 		before.end, before.next = f.End(), nextTimeline(&f)
 		if err := visit(Entry{File: name, Offset: offset, Bytes: n, Frame: &f}); err != nil {
-			return err
+			return false, err
 		}
 	}
 }

@@ -20,9 +20,19 @@ type window struct {
 	path   string
 	header link.WindowHeader
 	file   fs.File      // written by Append; nil unless the window is the newest
-	size   atomic.Int64 // bytes of the file that hold the header and complete frames; grows
+	size   atomic.Int64 // bytes of the file that hold the header and complete frames; grows while the window is live
 	// ended tells readers that no frame follows the ones below size. Written after the last size, read before it.
 	ended atomic.Bool
+	// unsealable tells the sealer that it failed on what the file holds.
+	unsealable atomic.Bool
+}
+
+// fileBytes returns the length of the window's file.
+func (w *window) fileBytes() int64 {
+	if w.header.Kind == link.WindowSealed {
+		return w.header.FileBytes()
+	}
+	return w.size.Load()
 }
 
 // limit returns the reset boundary that ends the window.

@@ -71,6 +71,7 @@ type Spool struct {
 	Cap      Bytes    `yaml:"cap"` // 0: none
 	WhenFull WhenFull `yaml:"when_full"`
 	Keep     Bytes    `yaml:"keep"`
+	Seal     bool     `yaml:"seal"`
 	Fsync    bool     `yaml:"fsync"`
 }
 

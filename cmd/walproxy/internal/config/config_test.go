@@ -44,7 +44,7 @@ func TestProblems(t *testing.T) {
 		{"alias", enough + "log: {level: &l info, format: *l}\n", []string{"log.format: aliases"}},
 		{"values", enough + `
 recompress: {codec: gzip, level: 4, reset_distance: 3MiB}
-spool: {cap: 16GB, when_full: drop, keep: -1, fsync: maybe}
+spool: {cap: 16GB, when_full: drop, keep: -1, seal: maybe, fsync: 2}
 log: {level: loud, format: xml}
 listen: {wal_sender_timeout: 10, max_connections: many}
 upstream: {conninfo: host=h, status_interval: 0s, link: on}
@@ -52,7 +52,7 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 			`recompress.codec: unknown codec "gzip": want auto, model, zstd or none`, "recompress.level: 4 is not one of [1 3 5 10 16]",
 			"recompress.reset_distance: 3MiB: must be a power of two",
 			`spool.cap: "16GB" is not a size`, `spool.when_full: "drop" is not one of block, shed`, `spool.keep: "-1" is not a size`,
-			`spool.fsync: "maybe" is not one of on, off, true, false`, `log.level: "loud" is not one of`, `log.format: "xml" is not one of`,
+			`spool.seal: "maybe" is not one of on, off, true, false`, `spool.fsync: "2" is not one of`, `log.level: "loud" is not one of`, `log.format: "xml" is not one of`,
 			`listen.wal_sender_timeout: "10" is not a duration`, `listen.max_connections: "many" is not a whole number`}},
 		{"codecs of later versions", enough + "recompress: {codec: lz4}\n", []string{`recompress.codec: codec "lz4" is not in this version yet: use auto, model, zstd or none`}},
 		{"upstream", "data: {dir: d}\nupstream: {conninfo: h, create_slot: on, status_interval: -1s, receiver_timeout: 0s, backoff_min: 5s, backoff_max: 1s}\n",
@@ -146,7 +146,7 @@ upstream: {conninfo: "host=a,b user=u", slot: s_1, create_slot: true, link: off,
 listen: {addresses: ["0.0.0.0:5433", "unix:/run/x"], auth: {method: scram-sha-256, users: [{name: a, verifier: "`+verifier+`"}]}, link: off}
 data: {dir: /d}
 recompress: {codec: none, level: 16, reset_distance: 64MiB}
-spool: {cap: 1 TiB, when_full: shed, keep: 0, fsync: off}
+spool: {cap: 1 TiB, when_full: shed, keep: 0, seal: off, fsync: off}
 acknowledge: {write: min, flush: any 2, apply: consumer s 1}
 http: {address: off}
 `), nil)

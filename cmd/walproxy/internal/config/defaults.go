@@ -30,7 +30,7 @@ func Default() *Config {
 			Link:                  true,
 		},
 		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance},
-		Spool:       Spool{Cap: 16 * GiB, WhenFull: WhenFullBlock, Keep: GiB, Fsync: true},
+		Spool:       Spool{Cap: 16 * GiB, WhenFull: WhenFullBlock, Keep: GiB, Seal: true, Fsync: true},
 		Acknowledge: Acknowledge{Write: Rule{standard.Write}, Flush: Rule{standard.Flush}, Apply: Rule{standard.Apply}},
 		HTTP:        HTTP{Address: "127.0.0.1:9187"},
 		Log:         Log{Level: "info", Format: "auto"},

@@ -89,6 +89,30 @@ func (b *builder) end(next protocol.Timeline) {
 	b.bytes = b.cursor.Append(b.bytes, &f)
 }
 
+// seal puts the window so far into sealed form.
+func (b *builder) seal() {
+	h, err := link.DecodeWindowHeader(b.bytes)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var sealed link.WindowBuilder
+	sealed.Begin(nil, h)
+	var cursor link.Cursor
+	for rest := b.bytes[link.WindowHeaderBytes:]; len(rest) > 0; {
+		f, n, err := cursor.Decode(rest)
+		if err == nil {
+			err = sealed.Add(&f)
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		rest = rest[n:]
+	}
+	if b.bytes, err = sealed.Finish(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 func (b *builder) write() string {
 	file := filepath.Join(b.dir, "spool", b.name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -123,6 +147,62 @@ func build(t *testing.T) (dir string, files []string) {
 	b.wal(noise(100))
 	files = append(files, b.write())
 	return dir, files
+}
+
+// buildSealed makes a data directory of two sealed windows and a live one, and returns the names of its window files.
+func buildSealed(t *testing.T) (dir string, files []string) {
+	dir = t.TempDir()
+	b := newBuilder(t, dir)
+	b.window(1, base)
+	b.wal(text(mib / 2))
+	b.wal(text(mib / 2))
+	b.seal()
+	files = append(files, b.write())
+	b.window(1, base+mib)
+	b.wal(noise(3000))
+	b.at -= 1000 // the rest was sent before the switch was known
+	b.end(2)
+	b.seal()
+	files = append(files, b.write())
+	b.window(2, b.at)
+	b.wal(text(3000))
+	return dir, append(files, b.write())
+}
+
+// TestSealed: sealed windows are listed with their index, and no damage in them goes unnoticed.
+func TestSealed(t *testing.T) {
+	dir, files := buildSealed(t)
+	got, err := list(t, dir, Options{Check: true})
+	if err != nil {
+		t.Error(err)
+	}
+	golden(t, "sealed.txt", got)
+	whole, err := os.ReadFile(files[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := func(name string, b []byte) {
+		if err := os.WriteFile(files[1], b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := list(t, dir, Options{}); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v\n%s", name, err, got)
+		}
+	}
+	for at := 0; at < len(whole); at++ {
+		if middle := at > 120 && at < len(whole)-120; middle && at%37 != 0 {
+			continue
+		}
+		b := bytes.Clone(whole)
+		b[at] ^= 4
+		if version := at == 8 || at == 9; !version {
+			damaged(fmt.Sprintf("byte %d", at), b)
+		}
+	}
+	for _, n := range []int{1, 30, 100} {
+		damaged(fmt.Sprintf("%d bytes cut off", n), whole[:len(whole)-n])
+	}
+	damaged("a byte more", append(bytes.Clone(whole), 0))
 }
 
 func list(t *testing.T, path string, o Options) (string, error) {

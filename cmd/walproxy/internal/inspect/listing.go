@@ -109,19 +109,27 @@ func (l *listing) frames(s *scanner) error {
 		offset := s.offset
 		f, n, err := s.next()
 		if errors.Is(err, io.EOF) {
+			if err := l.index(s); err != nil {
+				return err
+			}
 			break
 		}
 		if err == nil && l.options.Check {
 			l.decoded, err = reader.Decode(l.decoded[:0], &f)
 		}
-		if err == nil && (f.Start != l.end || f.Timeline != s.header.Timeline) {
+		follows := f.Start == l.end || f.Codec == link.CodecTimelineEnd && f.Start < l.end // what was sent beyond the switch point
+		if err == nil && (!follows || f.Timeline != s.header.Timeline) {
 			err = &link.CorruptError{Timeline: f.Timeline, LSN: f.Start, What: fmt.Sprintf("the frame does not follow %s on timeline %d", l.end, l.timeline)}
 		}
 		if err != nil {
 			if !isFormat(err) {
 				return err
 			}
-			l.stop(offset, int64(len(s.rest())), err)
+			if s.header.Kind == link.WindowSealed {
+				l.damage(offset, err)
+			} else {
+				l.stop(offset, int64(len(s.rest())), err)
+			}
 			break
 		}
 		l.frame(offset, n, &f)
@@ -131,6 +139,30 @@ func (l *listing) frames(s *scanner) error {
 	sum.file = s.offset
 	l.printf("  to %s: %s\n\n", l.end, sum)
 	l.total.add(sum)
+	return nil
+}
+
+// index lists the index of a sealed window and checks that it is behind the frames, and nothing behind it.
+func (l *listing) index(s *scanner) error {
+	h := s.header
+	if h.Kind != link.WindowSealed {
+		return nil
+	}
+	if err := s.fill(int(h.IndexBytes) + 1); err != nil {
+		return err
+	}
+	index, err := link.DecodeIndex(h, s.rest())
+	if err == nil && (s.offset != int64(h.IndexOffset) || len(s.rest()) != int(h.IndexBytes) || l.end != h.End) {
+		err = &link.CorruptError{Timeline: h.Timeline, LSN: l.end, What: fmt.Sprintf("the window is to end at %s and its file at %d", h.End, h.FileBytes())}
+	}
+	if err != nil {
+		l.damage(s.offset, err)
+		return nil
+	}
+	if !l.options.WindowsOnly {
+		l.printf("  %8d  index, %d entries\n", s.offset, index.Len())
+	}
+	s.consume(int(h.IndexBytes))
 	return nil
 }
 

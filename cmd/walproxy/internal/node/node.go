@@ -166,6 +166,9 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.retain(ctx) })
 	group.Go(func() error { return n.watch(ctx) })
 	group.Go(func() error { return n.beat(ctx) })
+	if n.config.Spool.Seal {
+		group.Go(func() error { return n.feed.Seal(ctx) })
+	}
 	group.Go(func() error {
 		select {
 		case err := <-synced: // only a failure ends it while ctx goes on
