@@ -25,6 +25,7 @@ pg_receivewal and other nodes, byte for byte as the primary wrote it.
 	root.AddCommand(
 		newRunCommand(),
 		newDemoCommand(),
+		newBenchCommand(),
 		newInspectCommand(),
 		newConfigCommand(),
 		newVersionCommand(),
