@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 )
 
 // WriteTable writes the report for people. It describes how frames were cut by o.
@@ -17,8 +17,8 @@ func (r *Report) WriteTable(w io.Writer, o Options) error {
 		level = "level " + strconv.Itoa(o.Recompress.Level)
 	}
 	t := &table{w: w}
-	t.printf("codec %s, %s, reset distance %d MiB, %s, %d CPUs; speeds in MB/s of WAL\n\n",
-		o.Recompress.Codec, level, o.Recompress.ResetDistance>>20, o.Cut, o.CPUs)
+	t.printf("codec %s, %s, reset distance %d MiB, %s, %s; speeds in MB/s of WAL\n\n",
+		o.Recompress.Codec, level, o.Recompress.ResetDistance>>20, o.Cut, plural(o.CPUs, "processor"))
 	t.summary(r)
 	t.latency(&r.Total)
 	t.kinds(&r.Total)
@@ -42,19 +42,18 @@ func (t *table) printf(format string, args ...any) {
 
 // rows writes lines of cells, aligned; the first cell to the left, the others to the right.
 func (t *table) rows(lines [][]string) {
-	width := 0
+	widths := make([]int, len(lines[0]))
 	for _, cells := range lines {
-		width = max(width, len([]rune(cells[0])))
-	}
-	tab := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, cells := range lines {
-		first := cells[0] + strings.Repeat(" ", width-len([]rune(cells[0])))
-		if _, err := fmt.Fprintf(tab, "%s\t%s\t\n", first, strings.Join(cells[1:], "\t")); err != nil && t.err == nil {
-			t.err = err
+		for i, cell := range cells {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	if err := tab.Flush(); err != nil && t.err == nil {
-		t.err = err
+	for _, cells := range lines {
+		line := fmt.Sprintf("%-*s", widths[0], cells[0])
+		for i, cell := range cells[1:] {
+			line += fmt.Sprintf("  %*s", widths[i+1], cell)
+		}
+		t.printf("%s\n", strings.TrimRight(line, " "))
 	}
 }
 
@@ -115,7 +114,19 @@ func (t *table) kinds(r *Result) {
 	}
 }
 
-func times(ratio float64) string { return fmt.Sprintf("%.2fx", ratio) }
+func times(ratio float64) string {
+	if ratio == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2fx", ratio)
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
 
 func rate(mbPerS float64) string { return fmt.Sprintf("%.1f", mbPerS) }
 
