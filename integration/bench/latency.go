@@ -17,9 +17,9 @@ import (
 // latency measures commits that wait for a synchronous standby: connected straight, through one node and through two. A node
 // reports what its consumer has flushed.
 func (b *bench) latency(ctx context.Context) error {
-	b.report.line("### Commit latency\n")
-	b.report.line("pgbench -c 1 for %d s, synchronous_commit = on, the standby is the synchronous one; nodes report the standby's flush.\n", b.seconds)
-	b.report.line("| path | p50 ms | p99 ms | added p50 ms | link bytes / WAL bytes |\n|---|---:|---:|---:|---:|")
+	b.report.Line("### Commit latency\n")
+	b.report.Line("pgbench -c 1 for %d s, synchronous_commit = on, the standby is the synchronous one; nodes report the standby's flush.\n", b.seconds)
+	b.report.Line("| path | p50 ms | p99 ms | added p50 ms | link bytes / WAL bytes |\n|---|---:|---:|---:|---:|")
 	var base float64
 	for nodes, path := range []string{"primary → standby", "primary → A → standby", "primary → A ═ B → standby"} {
 		l, err := b.latencyThrough(ctx, nodes)
@@ -29,9 +29,9 @@ func (b *bench) latency(ctx context.Context) error {
 		if nodes == 0 {
 			base = l.p50
 		}
-		b.report.line("| %s | %.3f | %.3f | %.3f | %s |", path, l.p50, l.p99, l.p50-base, l.link)
+		b.report.Line("| %s | %.3f | %.3f | %.3f | %s |", path, l.p50, l.p99, l.p50-base, l.link)
 	}
-	b.report.line("")
+	b.report.Line("")
 	return nil
 }
 

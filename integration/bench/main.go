@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"walproxy/integration/bench/report"
 	"walproxy/integration/nodeproc"
 	"walproxy/integration/pgcluster"
 )
@@ -26,7 +27,7 @@ type bench struct {
 	walMiB  int
 	seconds int
 	rounds  int
-	report  report
+	report  report.Report
 	nodes   int // made so far, for directory names
 }
 
@@ -64,7 +65,7 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "%s done in %.0f s\n", part.name, time.Since(started).Seconds())
 	}
-	return b.report.write(out, "relay")
+	return b.report.Write(out, "relay", "make bench")
 }
 
 // primary starts a server with a pgbench database.

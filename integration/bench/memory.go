@@ -69,18 +69,18 @@ func (b *bench) memory(ctx context.Context) error {
 	if err := waitWAL(ctx, primary, receivers[0], to); err != nil {
 		return err
 	}
-	b.report.line("### Memory\n")
-	b.report.line("pg_receivewal on node B stopped while pgbench wrote %d MiB of WAL, then caught up in %.1f s. Resident memory in MiB.\n",
+	b.report.Line("### Memory\n")
+	b.report.Line("pg_receivewal on node B stopped while pgbench wrote %d MiB of WAL, then caught up in %.1f s. Resident memory in MiB.\n",
 		(to-from)>>20, time.Since(started).Seconds())
-	b.report.line("| node | while the consumer was behind | highest, catch-up included |\n|---|---:|---:|")
+	b.report.Line("| node | while the consumer was behind | highest, catch-up included |\n|---|---:|---:|")
 	for i, n := range []*nodeproc.Node{a, second} {
 		peak, err := memoryMiB(n, "VmHWM")
 		if err != nil {
 			return err
 		}
-		b.report.line("| %s | %.0f | %.0f |", string(rune('A'+i)), behind[i], peak)
+		b.report.Line("| %s | %.0f | %.0f |", string(rune('A'+i)), behind[i], peak)
 	}
-	b.report.line("")
+	b.report.Line("")
 	return nil
 }
 

@@ -16,10 +16,10 @@ import (
 // throughput measures how fast WAL that is already written reaches pg_receivewal: straight from the primary, and through
 // two nodes. The receiving side is stopped while the WAL is written and goes on when it is complete.
 func (b *bench) throughput(ctx context.Context) error {
-	b.report.line("### Relay throughput\n")
-	b.report.line("%d MiB of pgbench WAL, written while the receiver (or node A) was stopped by SIGSTOP; time from SIGCONT until\n"+
+	b.report.Line("### Relay throughput\n")
+	b.report.Line("%d MiB of pgbench WAL, written while the receiver (or node A) was stopped by SIGSTOP; time from SIGCONT until\n"+
 		"pg_receivewal's files hold the last byte. Best of %d rounds.\n", b.walMiB, b.rounds)
-	b.report.line("| path | MB/s | ratio to direct |\n|---|---:|---:|")
+	b.report.Line("| path | MB/s | ratio to direct |\n|---|---:|---:|")
 	for _, codec := range []string{"none", "zstd"} {
 		var direct, relay float64
 		for range b.rounds {
@@ -29,10 +29,10 @@ func (b *bench) throughput(ctx context.Context) error {
 			}
 			direct, relay = max(direct, d), max(relay, r)
 		}
-		b.report.line("| primary → pg_receivewal | %.0f | 1.00 |", direct)
-		b.report.line("| primary → A ═ B → pg_receivewal, codec %s | %.0f | %.2f |", codec, relay, relay/direct)
+		b.report.Line("| primary → pg_receivewal | %.0f | 1.00 |", direct)
+		b.report.Line("| primary → A ═ B → pg_receivewal, codec %s | %.0f | %.2f |", codec, relay, relay/direct)
 	}
-	b.report.line("")
+	b.report.Line("")
 	return nil
 }
 

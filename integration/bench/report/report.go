@@ -1,4 +1,5 @@
-package main
+// Package report writes sections of BENCHMARKS.md.
+package report
 
 import (
 	"bufio"
@@ -10,22 +11,23 @@ import (
 	"time"
 )
 
-// report gathers Markdown.
-type report struct{ text strings.Builder }
+// Report gathers the Markdown of one section. The zero value is empty and ready to use.
+type Report struct{ text strings.Builder }
 
-func (r *report) line(format string, args ...any) {
+// Line adds a line, and shows it on standard error.
+func (r *Report) Line(format string, args ...any) {
 	fmt.Fprintf(&r.text, format+"\n", args...)
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
-// write replaces the section called name in the file, between its two marks, or appends it.
-func (r *report) write(file, name string) error {
+// Write replaces the section called name in the file, between its two marks, or appends it. command is what measured.
+func (r *Report) Write(file, name, command string) error {
 	begin, end := fmt.Sprintf("<!-- begin %s -->\n", name), fmt.Sprintf("<!-- end %s -->\n", name)
 	old, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	section := begin + machine() + r.text.String() + end
+	section := begin + machine(command) + r.text.String() + end
 	text := string(old)
 	from, to := strings.Index(text, begin), strings.Index(text, end)
 	if from >= 0 && to > from {
@@ -37,9 +39,9 @@ func (r *report) write(file, name string) error {
 }
 
 // machine says when and on what the figures were measured.
-func machine() string {
-	return fmt.Sprintf("Measured %s by `make bench` on %s, %d CPUs, %s.\n\n",
-		time.Now().Format("2006-01-02"), cpu(), runtime.NumCPU(), runtime.Version())
+func machine(command string) string {
+	return fmt.Sprintf("Measured %s by `%s` on %s, %d CPUs, %s.\n\n",
+		time.Now().Format("2006-01-02"), command, cpu(), runtime.NumCPU(), runtime.Version())
 }
 
 func cpu() string {
