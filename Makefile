@@ -6,6 +6,12 @@ SHELL := /bin/bash
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEPGUARD    := go run github.com/OpenPeeDeeP/depguard/v2/cmd/depguard@v2.3.0
 
+# What `walproxy version` says. Empty outside of a repository: the program then says what the toolchain recorded.
+VERSION       = $(shell git describe --tags --always --dirty 2>/dev/null)
+REVISION      = $(shell git describe --always --abbrev=40 --exclude='*' --dirty=+modified 2>/dev/null)
+REVISION_TIME = $(shell git log -1 --format=%cI 2>/dev/null)
+LDFLAGS       = -X main.version=$(VERSION) -X main.revision=$(REVISION) -X main.revisionTime=$(REVISION_TIME)
+
 FUZZTIME    ?= 30s
 SOAKTIME    ?= 12h
 DEMO_FLAGS  ?=
@@ -20,7 +26,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/walproxy
-	go build -o bin/walproxy ./cmd/walproxy
+	go build -ldflags '$(LDFLAGS)' -o bin/walproxy ./cmd/walproxy
 
 .PHONY: demo
 demo: ## primary, two nodes and a stock standby on this machine, with a proof at the end (DEMO_FLAGS)

@@ -46,6 +46,16 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// What make build says of the build goes into variables that exist; TestBinary shows what becomes of them.
+func TestMakeSaysTheVersion(t *testing.T) {
+	out, err := exec.Command("make", "-n", "-C", repository, "build").CombinedOutput()
+	for _, name := range []string{"version", "revision", "revisionTime"} {
+		if err != nil || !strings.Contains(string(out), "-X main."+name+"=") {
+			t.Errorf("%s: %v, %s", name, err, out)
+		}
+	}
+}
+
 func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -64,7 +74,8 @@ func TestExitCodes(t *testing.T) {
 func TestBinary(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "walproxy")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+	said := "-X main.version=v9.8.7 -X main.revision=abcdef -X main.revisionTime=today" // as the Makefile does
+	if out, err := exec.Command("go", "build", "-ldflags", said, "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	write := func(name, content string) string {
@@ -84,7 +95,7 @@ func TestBinary(t *testing.T) {
 		code           int
 		stdout, stderr string // parts; empty: nothing at all
 	}{
-		{[]string{"version"}, 0, "walproxy ", ""},
+		{[]string{"version"}, 0, "walproxy v9.8.7 (revision abcdef, today)\n", ""},
 		{[]string{"--help"}, 0, "Exit codes:", ""},
 		{[]string{}, 2, "Available Commands:", "walproxy: walproxy: want a command; see walproxy help\n"},
 		{[]string{"bogus"}, 2, "", `walproxy: unknown command "bogus" for "walproxy"; see walproxy help`},

@@ -10,20 +10,38 @@ import (
 	"walproxy/protocol/link"
 )
 
+// Set by `make build` with -ldflags -X; empty in a plain go build, for which the toolchain's record counts.
+var (
+	version      string // git describe: the last release, and what came after it
+	revision     string // of the repository, with "+modified" behind it if there were changes
+	revisionTime string // of the commit
+)
+
 // build says which build this is.
 type build struct {
-	Version  string // of the module; "(devel)" outside of a release
+	Version  string // of the module or of the repository; "(devel)" if neither is known
 	Revision string // of the repository, with "+modified" behind it if there were changes; empty if not known
 	Time     string // of the revision
 }
 
-// thisBuild reads what the toolchain recorded.
+// thisBuild returns what make said, and otherwise what the toolchain recorded: it knows nothing of the repository where the
+// files are a worktree of it.
 func thisBuild() build {
 	b := build{Version: "(devel)"}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b = recorded(info)
 	}
+	if version != "" {
+		b.Version = version
+	}
+	if revision != "" {
+		b.Revision, b.Time = revision, revisionTime
+	}
+	return b
+}
+
+func recorded(info *debug.BuildInfo) build {
+	b := build{Version: "(devel)"}
 	if info.Main.Version != "" {
 		b.Version = info.Main.Version
 	}

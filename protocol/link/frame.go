@@ -16,7 +16,7 @@ const (
 	CodecRaw         Codec = 0  // the WAL itself
 	CodecZstd        Codec = 1  // a zstd stream over WAL bytes, flushed at the frame's end
 	CodecLZ4         Codec = 2  // reserved for the recompression engine
-	CodecModel       Codec = 3  // reserved for the recompression engine
+	CodecModel       Codec = 3  // WAL predicted by a model of its records and pages: package recompress/model
 	CodecTimelineEnd Codec = 15 // no WAL: the timeline ended at Start; the payload is a TimelineEnd
 )
 

@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
 
 	"walproxy/protocol"
 )
@@ -23,21 +24,44 @@ type unwantedError struct{ peer string }
 func (e *unwantedError) Error() string { return fmt.Sprintf("%s refused the last attempt", e.peer) }
 
 // connect tries the hosts of the conninfo in order and returns the first one that answers, is of the kind asked for and is
-// not on a timeline behind ours. The host avoid comes last. Errors: *pgconn.ConnectError, which holds all attempts.
+// not on a timeline behind ours. The host avoid comes last. The conninfo's files are read anew: passwords and services change.
+// Errors: *ConnectError, which holds all attempts of the last walk over the hosts.
 func (r *Receiver) connect(ctx context.Context, sink Sink, avoid string) (*conn, error) {
-	var err error
-	for _, p := range r.passes(avoid) {
+	session, err := r.readConninfo()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range session.passes(avoid) {
 		var c *conn
-		if c, err = r.attempt(ctx, sink, p); err == nil {
+		if c, err = r.attempt(ctx, sink, session, p); err == nil {
 			return c, nil
 		}
 		var unwanted *unwantedError
 		var kind *targetError
-		if !errors.As(err, &unwanted) && !(errors.As(err, &kind) && r.session.target == targetPreferStandby) {
+		if !errors.As(err, &unwanted) && !(errors.As(err, &kind) && session.target == targetPreferStandby) {
 			break
 		}
 	}
-	return nil, explain(err)
+	return nil, explain(connectError(err))
+}
+
+// readConninfo is parseConninfo for an attempt to connect. Its error shows nothing of the conninfo.
+func (r *Receiver) readConninfo() (*session, error) {
+	s, err := parseConninfo(&r.options)
+	var bad *pgconn.ParseConfigError
+	if errors.As(err, &bad) {
+		if err = bad.Unwrap(); err == nil {
+			err = errors.New("a file that it names, or the environment, has changed to something that cannot be used")
+		}
+		return nil, fmt.Errorf("read upstream conninfo again: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.loose != nil && r.failures.due(s.loose.Error()) {
+		r.log.Warn("the password file is not used", zap.Error(s.loose))
+	}
+	return s, nil
 }
 
 // pass is one walk over the hosts.
@@ -46,9 +70,9 @@ type pass struct {
 	avoid  string
 }
 
-func (r *Receiver) passes(avoid string) []pass {
-	passes := []pass{{r.session.target, avoid}}
-	if r.session.target == targetPreferStandby {
+func (s *session) passes(avoid string) []pass {
+	passes := []pass{{s.target, avoid}}
+	if s.target == targetPreferStandby {
 		passes = []pass{{targetStandby, avoid}, {targetAny, avoid}}
 	}
 	if avoid != "" {
@@ -59,13 +83,13 @@ func (r *Receiver) passes(avoid string) []pass {
 	return passes
 }
 
-func (r *Receiver) attempt(ctx context.Context, sink Sink, p pass) (*conn, error) {
-	config := r.session.config.Copy()
+func (r *Receiver) attempt(ctx context.Context, sink Sink, session *session, p pass) (*conn, error) {
+	config := session.config.Copy()
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = r.options.ReceiverTimeout
 	}
 	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) {
-		if err := r.session.setKeepAlive(c); err != nil {
+		if err := session.setKeepAlive(c); err != nil {
 			return c, err // pgconn closes it
 		}
 		return newWire(c), nil

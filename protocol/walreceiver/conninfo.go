@@ -19,15 +19,27 @@ type session struct {
 	config *pgconn.Config
 	target target
 	alive  net.KeepAliveConfig
+	loose  error // why the password file is not used; nil if it is, or is not needed
 }
 
-// parseConninfo reads a libpq connection string or URI, without looking at the network.
+// parseConninfo reads a libpq connection string or URI and the files that it names, without looking at the network. A
+// password file that others can read is not used, as libpq does not use it.
 func parseConninfo(o *Options) (*session, error) {
-	config, err := pgconn.ParseConfig(withDatabase(o.Conninfo))
+	conninfo := withDatabase(o.Conninfo)
+	config, err := pgconn.ParseConfig(conninfo)
 	if err != nil {
 		return nil, fmt.Errorf("parse upstream conninfo: %w", err)
 	}
 	s := &session{config: config, alive: net.KeepAliveConfig{Enable: true}}
+	if loose := loosePassfile(passfile(conninfo)); loose != nil {
+		if s.config, err = pgconn.ParseConfig(withoutPassfile(conninfo)); err != nil {
+			return nil, fmt.Errorf("parse upstream conninfo: %w", err)
+		}
+		if config.Password != s.config.Password {
+			s.loose = loose
+		}
+		config = s.config
+	}
 	if s.target, err = targetOf(config.ValidateConnect); err != nil {
 		return nil, err
 	}
@@ -50,7 +62,7 @@ func parseConninfo(o *Options) (*session, error) {
 //
 // Source: PostgreSQL src/backend/replication/libpqwalreceiver/libpqwalreceiver.c, libpqrcv_connect (13-18).
 func withDatabase(conninfo string) string {
-	if !strings.HasPrefix(conninfo, "postgres://") && !strings.HasPrefix(conninfo, "postgresql://") {
+	if !isURI(conninfo) {
 		return conninfo + " dbname=replication"
 	}
 	if strings.Contains(conninfo, "?") {

@@ -47,13 +47,20 @@ func isFatal(err error) bool {
 type RemovedError struct {
 	Timeline protocol.Timeline
 	LSN      protocol.LSN
+	Segment  string // file name of the segment that holds LSN; empty if the upstream is a node
 	Peer     string
 	Err      error
 }
 
+// Error says what helps. A running server remembers what it removed and refuses it although the file is there again: it must
+// be started anew behind the copy. Source: PostgreSQL src/backend/access/transam/xlog.c, CheckXLogRemoved (13-18).
 func (e *RemovedError) Error() string {
-	return fmt.Sprintf("upstream %s no longer has WAL at %s on timeline %d: restore its segment from an archive to the upstream's pg_wal, "+
-		"or start again with an empty data directory; use a replication slot to prevent this: %v", e.Peer, e.LSN, e.Timeline, e.Err)
+	help := ""
+	if e.Segment != "" {
+		help = fmt.Sprintf("stop the upstream, copy segment %s and those behind it from an archive into its pg_wal, and start it; or ", e.Segment)
+	}
+	return fmt.Sprintf("upstream %s no longer has WAL at %s on timeline %d: %sstart again with an empty data directory; "+
+		"use a replication slot to prevent this: %v", e.Peer, e.LSN, e.Timeline, help, e.Err)
 }
 
 func (e *RemovedError) Unwrap() error { return e.Err }

@@ -20,7 +20,7 @@ type logged struct {
 }
 
 func observe() (*zap.Logger, *logged) {
-	l := &logged{LevelEnabler: zap.WarnLevel, errors: make(chan string, 1000)}
+	l := &logged{LevelEnabler: zap.DebugLevel, errors: make(chan string, 1000)}
 	return zap.New(l), l
 }
 

@@ -13,23 +13,23 @@ import (
 
 // Receiver keeps a replication connection to one of the hosts of a conninfo.
 type Receiver struct {
-	options Options
-	session *session
-	log     *zap.Logger
-	tracker tracker
+	options  Options
+	log      *zap.Logger
+	failures *failures
+	tracker  tracker
 }
 
-// New returns a Receiver. It starts nothing and touches no network; the conninfo's files (passwords, services, certificates)
-// are read.
+// New returns a Receiver. It starts nothing and touches no network. The conninfo's files (passwords, services, certificates)
+// are read here, to find mistakes, and again for each connection.
 func New(o Options) (*Receiver, error) {
 	if err := o.applyDefaults(); err != nil {
 		return nil, err
 	}
-	session, err := parseConninfo(&o)
-	if err != nil {
+	if _, err := parseConninfo(&o); err != nil {
 		return nil, err
 	}
-	return &Receiver{options: o, session: session, log: o.Logger.Named("walreceiver")}, nil
+	log := o.Logger.Named("walreceiver")
+	return &Receiver{options: o, log: log, failures: newFailures(log, time.Now)}, nil
 }
 
 // Run receives until ctx ends, and returns ctx's error then. It connects again, for ever and with growing pauses, whatever
@@ -48,7 +48,7 @@ func (r *Receiver) Run(ctx context.Context, sink Sink) error {
 			return err
 		}
 		r.options.Metrics.failures.Inc()
-		r.logFailure(err)
+		r.failures.failed(err)
 		r.tracker.failed(err)
 		avoid = ""
 		if refuses(err) {
@@ -85,21 +85,6 @@ func refuses(err error) bool {
 	var behind *BehindError
 	var timeline *TimelineError
 	return errors.As(err, &removed) || errors.As(err, &behind) || errors.As(err, &timeline)
-}
-
-// logFailure says why there is no stream: as an error where somebody has to act, as information where nobody has.
-func (r *Receiver) logFailure(err error) {
-	var removed *RemovedError
-	var timeline *TimelineError
-	var shutdown *ShutdownError
-	switch {
-	case errors.As(err, &removed), errors.As(err, &timeline):
-		r.log.Error("upstream cannot continue our WAL", zap.Error(err))
-	case errors.As(err, &shutdown):
-		r.log.Info("upstream shut down", zap.Error(err))
-	default:
-		r.log.Warn("no stream from upstream", zap.Error(err))
-	}
 }
 
 // sleep waits for d; false means that ctx ended first.

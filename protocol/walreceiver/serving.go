@@ -43,9 +43,8 @@ func (s *serving) run(ctx context.Context) error {
 	if err := s.ensureSlot(); err != nil {
 		return err
 	}
-	theirs := s.upstream.position
 	for {
-		if err := s.timeline(ctx, theirs); err != nil {
+		if err := s.timeline(ctx, s.upstream.position); err != nil {
 			return err
 		}
 		results, err := s.exec(s.r.options.ReceiverTimeout, identifySystem)
@@ -56,7 +55,7 @@ func (s *serving) run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("identify upstream %s: %w", s.peer, err)
 		}
-		if theirs, err = parseIdentify(row); err != nil {
+		if s.upstream.position, err = parseIdentify(row); err != nil {
 			return err
 		}
 	}
@@ -122,6 +121,7 @@ func (s *serving) stream(ctx context.Context, b begin) error {
 	stream := &stream{
 		wire: s.wire, handler: handler, metrics: o.Metrics, timeout: o.ReceiverTimeout,
 		reporter: newReporter(s.wire, s.sink, handler, o, s.upstream.senderTimeout),
+		arrived:  func(since time.Time) { s.r.failures.back(s.peer, since) },
 	}
 	o.Metrics.connects.Inc()
 	s.log.Info("start replication", zap.Stringer("lsn", b.start), zap.Uint32("tli", uint32(b.timeline)), zap.String("slot", o.Slot),
@@ -195,18 +195,34 @@ func (s *serving) endTimeline(ctx context.Context, tli protocol.Timeline, end ti
 
 // explain names what the end of a stream at lsn means for us.
 //
-// Source: PostgreSQL src/backend/replication/walsender.c, StartReplication and XLogSendPhysical (13-18): a start ahead of the
-// flush position is an ERROR XX000 behind the CopyBothResponse, and the only one there.
+// A start ahead of the flush position is an ERROR XX000 behind the CopyBothResponse. So is a start in a segment that a server
+// remembers to have removed although its file can be read; without the file it is 58P01. The position that the upstream gave
+// before tells them apart: it only grows, and what does not lie ahead of it is not missing yet, but gone.
+//
+// Source: PostgreSQL src/backend/replication/walsender.c, StartReplication, WalSndSegmentOpen and XLogSendPhysical;
+// src/backend/access/transam/xlog.c, CheckXLogRemoved (13-18).
 func (s *serving) explain(b begin, lsn protocol.LSN, err error) error {
-	if hasCode(err, protocol.CodeUndefinedFile) {
-		return &RemovedError{Timeline: b.timeline, LSN: lsn, Peer: s.peer, Err: err}
-	}
 	var refused *refusedError
-	if errors.As(err, &refused) {
-		if refused.copying && refused.err.Code == protocol.CodeInternalError {
-			return &BehindError{Timeline: b.timeline, LSN: b.start, Peer: s.peer, Err: err}
-		}
+	internal := errors.As(err, &refused) && refused.copying && refused.err.Code == protocol.CodeInternalError
+	ahead := b.start > s.upstream.end
+	switch {
+	case hasCode(err, protocol.CodeUndefinedFile), internal && !ahead && !s.node():
+		return s.removed(b, lsn, err)
+	case internal && ahead:
+		return &BehindError{Timeline: b.timeline, LSN: b.start, Peer: s.peer, Err: err}
+	case refused != nil:
 		return fmt.Errorf("start replication at %s on timeline %d from upstream %s: %w", b.start, b.timeline, s.peer, err)
 	}
 	return err
+}
+
+// node reports whether the upstream says that it is a node, whose XX000 behind a start has other reasons.
+func (s *serving) node() bool { return s.parameters[link.LinkParameter] != "" }
+
+func (s *serving) removed(b begin, lsn protocol.LSN, err error) error {
+	e := &RemovedError{Timeline: b.timeline, LSN: lsn, Peer: s.peer, Err: err}
+	if !s.node() {
+		e.Segment = protocol.SegmentName(b.timeline, lsn, uint64(s.upstream.identity.SegmentSize))
+	}
+	return e
 }

@@ -30,8 +30,10 @@ type stream struct {
 	reporter *reporter
 	metrics  *Metrics
 	timeout  time.Duration
-	any      bool   // a streaming message has arrived
-	begun    func() // called when the server begins to copy
+	begun    func()                // called when the server begins to copy
+	arrived  func(since time.Time) // called at the first streaming message; since is when the copy began
+	since    time.Time
+	any      bool // a streaming message has arrived
 }
 
 // refusedError says that the server refused a stream before it carried anything.
@@ -79,6 +81,7 @@ func (s *stream) run(ctx context.Context, command string) (*timelineEnd, error) 
 
 // copyBoth reads until the copy ends; meanwhile the reporter runs.
 func (s *stream) copyBoth(outer context.Context) (*timelineEnd, error) {
+	s.since = time.Now()
 	s.reporter.hear(true)
 	if err := s.reporter.replies(); err != nil {
 		return nil, err
@@ -156,7 +159,10 @@ func (s *stream) copyLoop(ctx context.Context) (kind byte, body []byte, err erro
 }
 
 func (s *stream) data(ctx context.Context, body []byte) error {
-	s.any = true
+	if !s.any {
+		s.any = true
+		s.arrived(s.since)
+	}
 	s.metrics.received.Add(float64(len(body)))
 	s.metrics.message()
 	if len(body) == 0 || body[0] != protocol.MessageKeepalive {

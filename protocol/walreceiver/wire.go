@@ -131,7 +131,7 @@ func (c *wire) fill(n int) error {
 // next returns the type and body of the next message; its body may be limit bytes long. body is valid until the next call.
 func (c *wire) next(limit int) (kind byte, body []byte, err error) {
 	if err := c.fill(5); err != nil {
-		return 0, nil, fmt.Errorf("read from upstream %s: %w", c.peer, err)
+		return 0, nil, c.broken("read from", err)
 	}
 	length := int64(int32(binary.BigEndian.Uint32(c.buf[c.r+1:]))) - 4
 	if length < 0 || length > int64(limit) {
@@ -144,7 +144,7 @@ func (c *wire) next(limit int) (kind byte, body []byte, err error) {
 		c.r, c.buf = 0, grown
 	}
 	if err := c.fill(total); err != nil {
-		return 0, nil, fmt.Errorf("read from upstream %s: %w", c.peer, err)
+		return 0, nil, c.broken("read from", err)
 	}
 	kind, body = c.buf[c.r], c.buf[c.r+5:c.r+total:c.r+total]
 	c.r += total
@@ -154,14 +154,18 @@ func (c *wire) next(limit int) (kind byte, body []byte, err error) {
 // send writes the messages that add has gathered. It gives up after within.
 func (c *wire) send(within time.Duration) error {
 	if err := c.SetWriteDeadline(time.Now().Add(within)); err != nil {
-		return fmt.Errorf("write to upstream %s: %w", c.peer, err)
+		return c.broken("write to", err)
 	}
 	_, err := c.Write(c.out)
 	c.out = c.out[:0]
 	if err != nil {
-		return fmt.Errorf("write to upstream %s: %w", c.peer, err)
+		return c.broken("write to", err)
 	}
 	return nil
+}
+
+func (c *wire) broken(what string, err error) error {
+	return fmt.Errorf("%s upstream %s: %w", what, c.peer, plainCause(err))
 }
 
 // add gathers one message for send.

@@ -146,6 +146,7 @@ func newEndless(bytes int) (*stream, *nullSink) {
 	metrics := NewMetrics(nil)
 	return &stream{
 		wire: newWire(conn), metrics: metrics, handler: newPlain(sink, metrics, "up", 1, 1<<24, 0), reporter: &reporter{begun: time.Now()},
+		arrived: func(time.Time) {},
 	}, sink
 }
 

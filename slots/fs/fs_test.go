@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path"
+	"path/filepath"
+	"syscall"
 	"testing"
 
 	"walproxy/slots/fs"
@@ -166,6 +169,27 @@ func TestFaultLeavesNoTemporaryFile(t *testing.T) {
 		}
 		if names, err := disk.ReadDir("/"); err != nil || len(names) != 0 {
 			t.Fatalf("%s: left are %v, %v", kind, names, err)
+		}
+	}
+}
+
+// TestOthersCannotRead: whatever the umask, files and directories of the node are its own.
+func TestOthersCannotRead(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := filepath.Join(t.TempDir(), "data")
+	file, lock := filepath.Join(dir, "deep", "f"), filepath.Join(dir, "lock")
+	if err := errors.Join(fs.OS{}.MkdirAll(filepath.Dir(file)), fs.WriteFile(fs.OS{}, file, []byte("WAL"))); err != nil {
+		t.Fatal(err)
+	}
+	locked, err := fs.OS{}.Lock(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locked.Close()
+	for name, want := range map[string]os.FileMode{dir: 0o700, filepath.Dir(file): 0o700, file: 0o600, lock: 0o600} {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want %v", name, info, err, want)
 		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// OS is the operating system's file system. Files are readable by their owner and group alone, as a server's WAL is.
+// OS is the operating system's file system. Files and directories are their owner's alone: they hold WAL.
 type OS struct{}
 
 const (
-	fileMode = 0o640
-	dirMode  = 0o750
+	fileMode = 0o600
+	dirMode  = 0o700
 )
 
 type osFile struct{ *os.File }
