@@ -8,13 +8,15 @@ import (
 
 const (
 	classLog  = 10
-	slotLog   = 14
-	pairLog   = 14
+	slotLog   = 13
+	pairLog   = 13
 	rowWords  = 64 // words of a row that are coded as numbers
 	rowBytes  = 4 * rowWords
 	baseCount = 4
 	yieldSpan = 64
-	textCost  = 5 * 8 // bits, in 1/8, that a byte of text is expected to take before it is known
+
+	numberBonus = 12    // numbers that are this much longer than text, in 1/8 bit, are still better: they are faster
+	textCost    = 5 * 8 // bits, in 1/8, that a byte of text is expected to take before it is known
 )
 
 // rowClass is what is known of rows of one kind: tuples of a relation, keys of an index.
@@ -348,7 +350,7 @@ func (m *model) residual(c *rowClass, w *word, v uint32, b []byte, at int, x *xa
 	switch {
 	case near != nil && near.trusted(s.cost[best]):
 		v = guess + uint32(m.Int(m.table, w.ctx+ctxWordNear, int64(int32(v-guess))))
-	case s.seen && int(s.cost[best]) < int(s.text)*w.n && (w.n == 4 || w.hasOld):
+	case s.seen && int(s.cost[best]) < int(s.text)*w.n+numberBonus && (w.n == 4 || w.hasOld):
 		v = bases[best] + uint32(m.Int(m.table, w.ctx+ctxWordBytes+uint32(best), int64(int32(v-bases[best]))))
 	default:
 		before := m.Spent()
