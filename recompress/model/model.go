@@ -53,7 +53,6 @@ func newModel() *model {
 	m.rows.init()
 	m.text.init()
 	m.store.init()
-	m.image.init()
 	return m
 }
 
