@@ -27,6 +27,4 @@ const (
 	pdPruneXid = 20
 
 	btreeSpecial = 16 // BTPageOpaqueData, nbtree.h; hash and GiST pages have as much
-
-	maxItems = (blockBytes - pageHeaderBytes) / 4
 )

@@ -3,7 +3,7 @@ package model
 import "walproxy/recompress/rangecoder"
 
 const (
-	fieldLog   = 14
+	fieldLog   = 13
 	noPick     = 15 // no candidate is right
 	maxPicks   = 15
 	historyLen = 3
@@ -71,7 +71,11 @@ func (m *model) u16(context uint32, candidates []uint32, v uint32) uint32 {
 
 // literal16 codes a number of 16 bits in full.
 func (m *model) literal16(context, v uint32) uint32 {
-	high := m.Byte(m.table, context, byte(v>>8))
+	g := m.table.Group(context)
+	if !m.Flag(&g[0], v > 255) { // the group's tree begins behind its first place
+		return uint32(m.Byte(m.table, context, byte(v)))
+	}
+	high := m.Byte(m.table, context+1<<24, byte(v>>8))
 	return uint32(high)<<8 | uint32(m.Byte(m.table, rangecoder.Hash(context, uint32(high)+0x300), byte(v)))
 }
 

@@ -1,6 +1,10 @@
 package model
 
-import "walproxy/recompress/rangecoder"
+import (
+	"bytes"
+
+	"walproxy/recompress/rangecoder"
+)
 
 // imageKind says how a page image is coded.
 type imageKind int
@@ -15,14 +19,12 @@ const (
 type imageState struct {
 	page  [blockBytes]byte
 	cover [blockBytes]byte // encoder: the page as the decoder sees it before the patches
-	order []uint32         // items by place, highest first
+	stale int              // encoder: bytes in which the two differ
 	xact  xact             // images belong to no transaction
 	bits  [65]byte         // what followed the header of the last tuple
 }
 
-func (s *imageState) init() { s.order = make([]uint32, 0, maxItems) }
-
-func (s *imageState) reset() { *s = imageState{order: s.order[:0]} }
+func (s *imageState) reset() { *s = imageState{} }
 
 // imageRef is what the last images of a relation looked like.
 type imageRef struct {
@@ -116,13 +118,15 @@ func (m *model) imageKind(k *block) imageKind {
 		}
 		copy(c[offset:], p[offset:offset+n])
 	}
-	stale := 0
-	for at := upper; at < special; at++ {
-		if p[at] != c[at] {
-			stale++
+	m.image.stale = 0
+	if !bytes.Equal(p[upper:special], c[upper:special]) {
+		for at := upper; at < special; at++ {
+			if p[at] != c[at] {
+				m.image.stale++
+			}
 		}
 	}
-	if stale > maxPatches {
+	if m.image.stale > maxPatches {
 		return imageRaw
 	}
 	return kind
@@ -262,11 +266,11 @@ func (m *model) patches(p []byte, upper, special int) {
 	for {
 		next := at
 		if !m.decoding {
-			for next < special && p[next] == c[next] {
+			for count < m.image.stale && p[next] == c[next] {
 				next++
 			}
 		}
-		more := m.flag(ctxImagePatch, min(count, 15), next < special)
+		more := m.flag(ctxImagePatch, min(count, 15), count < m.image.stale)
 		if !more {
 			return
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	tableLog      = 16 // groups of the context table: 4 MiB
+	tableLog      = 14 // groups of the context table: 1 MiB, which a core keeps near
 	blockBytes    = 8192
 	walPageBytes  = 8192
 	maxRecordSize = 64 << 20 // larger records are carried as bytes; a stream's window is never larger
@@ -53,7 +53,6 @@ func newModel() *model {
 	m.rows.init()
 	m.text.init()
 	m.store.init()
-	m.image.init()
 	return m
 }
 

@@ -8,13 +8,15 @@ import (
 
 const (
 	classLog  = 10
-	slotLog   = 14
-	pairLog   = 14
+	slotLog   = 13
+	pairLog   = 13
 	rowWords  = 64 // words of a row that are coded as numbers
 	rowBytes  = 4 * rowWords
 	baseCount = 4
 	yieldSpan = 64
-	textCost  = 5 * 8 // bits, in 1/8, that a byte of text is expected to take before it is known
+
+	numberBonus = 12    // numbers that are this much longer than text, in 1/8 bit, are still better: they are faster
+	textCost    = 5 * 8 // bits, in 1/8, that a byte of text is expected to take before it is known
 )
 
 // rowClass is what is known of rows of one kind: tuples of a relation, keys of an index.
@@ -35,7 +37,10 @@ type slot struct {
 	seen    bool              // cost holds something
 	cost    [baseCount]uint16 // bits, in 1/8, of the residual against each base, smoothed
 	text    uint16            // the same, of a byte of text
-	step    uint32            // by how much it changed last, row to row
+	gain    int16             // the same, saved by coding the word and the next as one number
+	isWide  bool              // they are
+	zeros   zeros
+	step    uint32 // by how much it changed last, row to row
 }
 
 // word is one word of the row being coded.
@@ -102,6 +107,7 @@ const (
 	ctxWordBytes
 	ctxWordNear = ctxWordBytes + 0x100 + iota
 	ctxRowText
+	ctxWordWide
 )
 
 // row codes b, the part of a row that begins at byte start of it. old is what is known of the row's old version; values that the
@@ -114,6 +120,7 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 		at = m.expect(c, &t.words[n], at, end, old, x)
 	}
 	words := t.words[:n]
+	wides := t.pairs8(words)
 	var hits uint64
 	if !m.decoding {
 		for i := range words {
@@ -122,11 +129,16 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 			}
 		}
 	}
-	hits = m.mask(c, words, hits)
+	hits = m.mask(c, words, hits&^(wides|wides<<1))
 	t.text = cursor{}
 	c.rows++
-	for i := range words {
+	for i := 0; i < len(words); i++ {
 		w := &words[i]
+		if wides>>i&1 != 0 {
+			m.widePair(c, w, &words[i+1], b[w.at-start:], x)
+			i++
+			continue
+		}
 		t.wasText = false
 		v := w.expected
 		if hits>>i&1 == 0 {
@@ -141,6 +153,9 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 			}
 		}
 		w.slot.step = v - w.previous
+		if i > 0 && hits>>(i-1)&3 != 3 && words[i-1].pairsWith(w) {
+			words[i-1].learnWide(w, le.Uint32(b[words[i-1].at-start:]), v)
+		}
 		if !t.wasText {
 			t.text = cursor{}
 		}
@@ -163,6 +178,19 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 		}
 		m.tail(c, b[done:], rest)
 		m.mark(costText)
+	}
+}
+
+// widePair codes two words as one number.
+func (m *model) widePair(c *rowClass, w, next *word, b []byte, x *xact) {
+	low, high := m.wide(w, next, b)
+	m.put32(b, low)
+	m.put32(b[4:], high)
+	w.slot.step, next.slot.step = low-w.previous, high-next.previous
+	w.learnWide(next, low, high)
+	m.rows.text = cursor{}
+	if w.previous != low {
+		x.note(low)
 	}
 }
 
@@ -213,7 +241,14 @@ func (m *model) expect(c *rowClass, w *word, at, end int, old version, x *xact) 
 	w.previous = le.Uint32(c.row[base:])
 	w.ctx = rangecoder.Hash(c.ctx, uint32(base)<<8+shape)
 	w.slot = &m.rows.slots[w.ctx>>(32-slotLog)]
-	w.expected = m.candidate(w, int(w.slot.choice), x)
+	switch {
+	case w.slot.choice != guessSame:
+		w.expected = m.candidate(w, int(w.slot.choice), x)
+	case w.hasOld:
+		w.expected = w.old
+	default:
+		w.expected = w.previous
+	}
 	return next
 }
 
@@ -347,7 +382,7 @@ func (m *model) residual(c *rowClass, w *word, v uint32, b []byte, at int, x *xa
 	switch {
 	case near != nil && near.trusted(s.cost[best]):
 		v = guess + uint32(m.Int(m.table, w.ctx+ctxWordNear, int64(int32(v-guess))))
-	case s.seen && int(s.cost[best]) < int(s.text)*w.n && (w.n == 4 || w.hasOld):
+	case s.seen && int(s.cost[best]) < int(s.text)*w.n+numberBonus && (w.n == 4 || w.hasOld):
 		v = bases[best] + uint32(m.Int(m.table, w.ctx+ctxWordBytes+uint32(best), int64(int32(v-bases[best]))))
 	default:
 		before := m.Spent()

@@ -1,10 +1,10 @@
 package model
 
 const (
-	ringBytes = 4 << 20 // tuples and pages remembered; the oldest make room
-	tupleLog  = 16
-	itemLog   = 15
-	pageLog   = 13
+	ringBytes = 2 << 20 // tuples and pages remembered; the oldest make room
+	tupleLog  = 14
+	itemLog   = 14
+	pageLog   = 12
 	liveItems = 24
 	freeItems = 320 // line pointers per page whose freeing is followed
 )

@@ -105,8 +105,9 @@ func (c *Coder) Byte(t *Table, context uint32, v byte) byte {
 }
 
 const (
-	lengthEscape = 15 // lengths from here on take a second symbol
-	modelledBits = 3  // of a number's bits below its top one
+	lengthEscape = 15 // lengths from here on take a second symbol, two of them to a value
+	lengthLong   = lengthEscape + 30
+	modelledBits = 3 // of a number's bits below its top one
 )
 
 // Uint codes an unsigned number: its length in bits with a model, its leading bits too, the rest at even odds. Small numbers
@@ -121,7 +122,7 @@ func (c *Coder) Uint(t *Table, context uint32, v uint64) uint64 {
 	if length <= 1 {
 		return uint64(length)
 	}
-	g := t.Group(Hash(context, uint32(length)+0x200))
+	g := t.Group(context + uint32(length+1)<<24)
 	rest := length - 1
 	out, at := uint64(1), 1
 	for range min(rest, modelledBits) {
@@ -137,10 +138,12 @@ func (c *Coder) Uint(t *Table, context uint32, v uint64) uint64 {
 
 // longLength codes a length from lengthEscape to 64.
 func (c *Coder) longLength(t *Table, context uint32, length int) int {
-	length -= lengthEscape
-	high := c.Symbol(t.Group(context+0x101), 2, length>>4&3)
-	low := c.Nibble(t.Group(context+0x102+uint32(high)), length&15)
-	return min(lengthEscape+high<<4+low, 64)
+	g := t.Group(context + 1<<24)
+	half := c.Nibble(g, min(length-lengthEscape, 30)>>1)
+	if half == 15 {
+		return lengthLong + min(int(c.Direct(5, uint64(length-lengthLong)&31)), 64-lengthLong)
+	}
+	return lengthEscape + half<<1 + c.Bit(&g[0], (length-lengthEscape)&1)
 }
 
 // Int codes a signed number that is small in magnitude more often than not.

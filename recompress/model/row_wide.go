@@ -1,0 +1,81 @@
+package model
+
+import "math/bits"
+
+// Pairs of words that make one number of eight bytes, a double or a timestamp, are coded as one where that has been shorter.
+
+const (
+	wideMargin = 8  // bits, in 1/8, that coding two words as one must save
+	zeroRun    = 32 // numbers in a row that must end in zero bits before these are left out
+)
+
+// zeros is how many zero bits the differences of a number end in: random() yields multiples of 2^-48, money whole cents.
+type zeros struct{ shift, least, run uint8 }
+
+func (z *zeros) note(d uint64) {
+	if d == 0 {
+		return
+	}
+	n := uint8(bits.TrailingZeros64(d))
+	if n < z.shift {
+		*z = zeros{shift: n, least: 64}
+		return
+	}
+	if z.run == 0 {
+		z.least = 64
+	}
+	z.least = min(z.least, n)
+	if z.run++; z.run == zeroRun {
+		z.shift, z.run = z.least, 0
+	}
+}
+
+// pairs returns the words that begin a number of eight bytes.
+func (t *rows) pairs8(words []word) uint64 {
+	var out uint64
+	for i := 0; i+1 < len(words); i++ {
+		if w := &words[i]; w.slot.isWide && w.pairsWith(&words[i+1]) {
+			out |= 1 << i
+			i++
+		}
+	}
+	return out
+}
+
+// pairsWith reports whether w and the word behind it may be one number.
+func (w *word) pairsWith(next *word) bool {
+	return w.at&7 == 0 && w.n == 4 && next.n == 4 && !w.hasOld && !next.hasOld
+}
+
+// wide codes the words w and next as one number, against the row before.
+func (m *model) wide(w, next *word, b []byte) (uint32, uint32) {
+	before := uint64(next.previous)<<32 | uint64(w.previous)
+	v := uint64(0)
+	if !m.decoding {
+		v = le.Uint64(b)
+	}
+	z := &w.slot.zeros
+	d := v - before
+	shift := z.shift
+	if shift > 0 && !m.flag(w.ctx+ctxWordWide, 1, d&(1<<shift-1) == 0) {
+		shift = 0
+	}
+	d = uint64(m.Int(m.table, w.ctx+ctxWordWide<<1+uint32(shift), int64(d)>>shift)) << shift
+	z.note(d)
+	v = before + d
+	return uint32(v), uint32(v >> 32)
+}
+
+// learnWide notes how long a pair is as one number and as two.
+func (w *word) learnWide(next *word, low, high uint32) {
+	d := uint64(high)<<32 | uint64(low)
+	d -= uint64(next.previous)<<32 | uint64(w.previous)
+	one := max(bits.Len64(d<<1^uint64(int64(d)>>63))-int(w.slot.zeros.shift), 0)
+	two := wordBits(low-w.previous) + wordBits(high-next.previous)
+	s := w.slot
+	s.gain += (int16(two-one)*8 - s.gain) / 8
+	s.isWide = s.gain > wideMargin
+}
+
+// wordBits estimates what a word takes that differs by d from the row before.
+func wordBits(d uint32) int { return residualBits(d) + 1 }
