@@ -87,7 +87,7 @@ func (n *Node) openFeed() (err error) {
 	}
 	n.redo.identity = n.log.Identity
 	n.feed, err = feed.New(n.log, feed.Options{
-		Recompress: n.config.Recompress.Options(), MakeRoom: n.makeRoom, Observe: n.observe,
+		Recompress: n.config.Recompress.Options(), BacklogBytes: uint64(n.config.Recompress.Backlog), MakeRoom: n.makeRoom, Observe: n.observe,
 		Logger: n.logger, Metrics: n.metrics.feed,
 	})
 	return err
