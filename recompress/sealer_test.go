@@ -21,7 +21,9 @@ import (
 func each(frames []link.Frame) iter.Seq2[*link.Frame, error] {
 	return func(yield func(*link.Frame, error) bool) {
 		var payload []byte
-		for _, f := range frames {
+		var f link.Frame
+		for i := range frames {
+			f = frames[i]
 			payload = append(payload[:0], f.Payload...)
 			f.Payload = payload
 			if !yield(&f, nil) {
@@ -192,6 +194,26 @@ func TestSealRefuses(t *testing.T) {
 	}
 	if got, _ := unseal(t, window); !bytes.Equal(got, wal) {
 		t.Fatal("the WAL came back changed")
+	}
+}
+
+// Once warm, sealing allocates by window, not by frame.
+func TestSealDoesNotAllocatePerFrame(t *testing.T) {
+	wal := makeWAL(random(t), 400_000)
+	w, s := mustWriter(t, Options{ResetDistance: mib}), mustSealer(t, Options{})
+	var frames []link.Frame
+	for at := 0; at < len(wal); at += 200 {
+		frames = append(frames, write(t, w, protocol.LSN(at), wal[at:at+200])...)
+	}
+	var out []byte
+	n := testing.AllocsPerRun(3, func() {
+		var err error
+		if out, _, err = s.Seal(out[:0], windowHeader(0), each(frames)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > float64(len(frames)/10) {
+		t.Fatalf("%.0f allocations for %d frames", n, len(frames))
 	}
 }
 
