@@ -46,7 +46,7 @@ func main() {
 	flag.StringVar(&b.charts, "charts", "docs/charts", "the directory for charts")
 	flag.BoolVar(&b.quick, "quick", false, "a few minutes: little WAL, default levels, fewer tables")
 	flag.Float64Var(&b.scale, "scale", 0, "factor for the workloads; 0 is 1, or 0.1 with -quick")
-	flag.Int64Var(&b.keepMiB, "keep", 0, "MiB of WAL of each workload; 0 is 64, or 2 with -quick")
+	flag.Int64Var(&b.keepMiB, "keep", 0, "MiB of WAL of each workload; 0 is 32, or 2 with -quick")
 	flag.IntVar(&b.rounds, "rounds", 0, "rounds of each measurement, of which the fastest counts; 0 is 3, or 1 with -quick")
 	flag.Parse()
 	b.workloads = strings.Split(*names, ",")
@@ -60,7 +60,7 @@ func main() {
 }
 
 func (b *bench) defaults() {
-	scale, keep, rounds := 1.0, int64(64), 3
+	scale, keep, rounds := 1.0, int64(32), 3
 	if b.quick {
 		scale, keep, rounds = 0.1, 2, 1
 	}

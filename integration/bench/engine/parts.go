@@ -56,7 +56,7 @@ func (b *bench) serverCompression(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := b.only("oltp", "mixed")
+	names := b.only("oltp", "index", "wide", "ints", "delete", "mixed", "orders")
 	if b.quick {
 		names = b.only("oltp")
 	}
@@ -95,7 +95,7 @@ func (b *bench) serverCompression(ctx context.Context) error {
 
 // clients varies how many write at a time.
 func (b *bench) clients(ctx context.Context) error {
-	counts := []int{1, 8, 32}
+	counts := []int{1, 8, 32, 64}
 	if b.quick {
 		counts = []int{1, 32}
 	}
