@@ -167,28 +167,41 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// FuzzRun: any file comes back, and each of its bytes is of one kind.
-func FuzzRun(f *testing.F) {
+// FuzzFile: any file comes back, and each of its bytes is of one kind.
+func FuzzFile(f *testing.F) {
 	g := generate(3*mib, 20_000)
 	f.Add(g.bytes, true)
 	f.Add(g.bytes[5000:], false)
 	f.Add(make([]byte, 9000), true)
 	f.Add([]byte{}, false)
-	dir := f.TempDir()
+	path := filepath.Join(f.TempDir(), fmt.Sprint("wal", os.Getpid()))
+	w, err := newWorker(Options{Recompress: recompress.Options{Codec: recompress.None, ResetDistance: mib}})
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, b []byte, commits bool) {
-		path := filepath.Join(dir, fmt.Sprint("wal", os.Getpid()))
 		write(t, path, b)
-		o := Options{Recompress: recompress.Options{Codec: recompress.None, ResetDistance: mib}, Cut: Cut{Commits: commits}, ByKind: true, CPUs: 1}
-		report, err := Run(t.Context(), []string{path}, o)
+		streams, err := findStreams(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sum int64
-		for _, k := range report.Total.ByKind {
+		w.tally, w.cutter.cut = newTally(), Cut{Commits: commits}
+		streams[0].windows(mib, func(win window) bool {
+			if err := w.do(win); err != nil {
+				t.Fatal(err)
+			}
+			return true
+		})
+		kinds, err := countKinds(t.Context(), streams, w.tally)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := int64(0)
+		for _, k := range kinds {
 			sum += k.RawBytes
 		}
-		if !report.Total.Identical || report.Total.RawBytes != int64(len(b)) || sum != int64(len(b)) {
-			t.Fatalf("%+v, kinds %d of %d bytes", report.Total, sum, len(b))
+		if size := int64(len(b)); w.tally.different != nil || w.tally.raw != size || sum != size {
+			t.Fatalf("%d bytes of %d, kinds %d, %v", w.tally.raw, size, sum, w.tally.different)
 		}
 	})
 }

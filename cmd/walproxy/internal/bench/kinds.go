@@ -114,7 +114,7 @@ const walkBytes = 1 << 20
 // walk counts a stream.
 func (c *kindCounter) walk(ctx context.Context, s *stream) error {
 	walker := wal.NewWalker(s.start, s.walOptions())
-	chunk := make([]byte, walkBytes)
+	chunk := make([]byte, min(walkBytes, s.bytes()))
 	var err error
 	s.windows(walkBytes, func(w window) bool {
 		if err = context.Cause(ctx); err != nil {

@@ -47,7 +47,7 @@ func newWorker(o Options) (*worker, error) {
 // do measures one window. Errors: what reading and the Writer say; that the WAL came back changed goes into the tally.
 func (w *worker) do(win window) error {
 	if cap(w.raw) < win.bytes {
-		w.raw = make([]byte, win.bytes)
+		w.raw, w.decoded = make([]byte, win.bytes), make([]byte, 0, win.bytes)
 	}
 	w.raw = w.raw[:win.bytes]
 	if err := win.stream.readAt(w.raw, win.start); err != nil {
