@@ -151,6 +151,16 @@ func users(auth config.Auth) (*walsender.Users, error) {
 	return walsender.NewUsers(secrets)
 }
 
+// SetAccess lets those log in from now on whom auth names; who is logged in stays. On an error nothing changes. Safe for
+// concurrent use.
+func (n *Node) SetAccess(auth config.Auth) error {
+	users, err := users(auth)
+	if err != nil {
+		return err
+	}
+	return n.server.SetAccess(users, auth.TrustLocal)
+}
+
 // Run works until ctx ends, and then drains: the upstream first, consumers when they have confirmed what there is or the
 // drain timeout is over. An error other than nil is one that a restart alone does not mend.
 func (n *Node) Run(ctx context.Context) error {
