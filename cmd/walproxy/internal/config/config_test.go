@@ -81,7 +81,7 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 		{"bad users file", enough + "listen: {auth: {method: scram-sha-256, users_file: " + secrets + "}}\n", []string{"listen.auth.users_file: read password file " + secrets + ": line 2: want"}},
 		{"good users file", enough + "listen: {auth: {method: scram-sha-256, users_file: " + users + "}}\n", nil},
 		{"negative", enough + "listen: {wal_sender_timeout: -1s, max_connections: 0, drain_timeout: 0s, authentication_timeout: 0s}\nspool: {cap: 5MiB}\n",
-			[]string{"listen.wal_sender_timeout: -1s", "listen.max_connections: 0", "listen.drain_timeout: 0s", "listen.authentication_timeout: 0s", "spool.cap: 5MiB: must be at least twice recompress.reset_distance, 8MiB"}},
+			[]string{"listen.wal_sender_timeout: -1s", "listen.max_connections: 0", "listen.drain_timeout: 0s", "listen.authentication_timeout: 0s", "spool.cap: 5MiB: must be at least four times recompress.reset_distance, 16MiB"}},
 		{"good", enough + "spool: {cap: 0}\nlisten: {wal_sender_timeout: 0s}\nacknowledge: {write: min, flush: any 2, apply: consumer s1}\n", nil},
 	}
 	for _, c := range cases {
