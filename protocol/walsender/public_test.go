@@ -15,7 +15,9 @@ type private struct{}
 
 func (private) Error() string { return "/secret/file is damaged" }
 
-func (private) Public() *protocol.Error { return protocol.Errorf(protocol.CodeDataCorrupted, "damaged") }
+func (private) Public() *protocol.Error {
+	return protocol.Errorf(protocol.CodeDataCorrupted, "damaged")
+}
 
 // TestPublic: clients learn nothing of this machine's files.
 func TestPublic(t *testing.T) {
