@@ -173,6 +173,8 @@ func (c *Cursor) check(f *Frame, head byte, rawLen, payloadLen uint64) error {
 		return f.corrupt("timeline 0")
 	case f.Starts && f.Continues:
 		return f.corrupt("both starts and continues a stream")
+	case f.Continues && room == limit:
+		return f.corrupt("continues a stream over a reset boundary")
 	case f.Codec == CodecTimelineEnd:
 		return f.checkTimelineEnd(rawLen, payloadLen)
 	case rawLen == 0 || rawLen > room || uint64(f.Start)+rawLen < rawLen:

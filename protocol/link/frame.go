@@ -16,7 +16,7 @@ const (
 	CodecRaw         Codec = 0  // the WAL itself
 	CodecZstd        Codec = 1  // a zstd stream over WAL bytes, flushed at the frame's end
 	CodecLZ4         Codec = 2  // reserved for the recompression engine
-	CodecModel       Codec = 3  // reserved for the recompression engine
+	CodecModel       Codec = 3  // WAL predicted by a model of its records and pages: package recompress/model
 	CodecTimelineEnd Codec = 15 // no WAL: the timeline ended at Start; the payload is a TimelineEnd
 )
 
@@ -96,7 +96,12 @@ func (f *Frame) checksum() uint32 {
 	b = le.AppendUint32(b, f.RawLen)
 	b = le.AppendUint32(b, uint32(len(f.Payload)))
 	b = le.AppendUint32(b, f.RawSum)
-	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, f.Payload)
+	// Byte by byte: given to hash/crc32, h would be allocated for each frame.
+	sum := ^uint32(0)
+	for _, v := range b {
+		sum = castagnoli[byte(sum)^v] ^ sum>>8
+	}
+	return crc32.Update(^sum, castagnoli, f.Payload)
 }
 
 func (f *Frame) flags() byte {

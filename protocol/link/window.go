@@ -17,7 +17,7 @@ type WindowKind uint8
 
 const (
 	WindowLive   WindowKind = 1 // frames are appended; no index
-	WindowSealed WindowKind = 2 // immutable: frames, then an index; reserved for the recompression engine
+	WindowSealed WindowKind = 2 // immutable: frames, then an index
 )
 
 // WindowHeader begins a window file: whose WAL it is, and which part of it.
@@ -30,9 +30,9 @@ type WindowHeader struct {
 	ResetDistance uint32       // bytes; the window is [Start.Floor(ResetDistance), the next boundary)
 	Start         protocol.LSN // first byte held; above the boundary if the node began here
 	// A sealed window also says where it ends and where its index lies; all zero in a live one.
-	End         protocol.LSN
-	IndexOffset uint64
-	IndexBytes  uint32
+	End         protocol.LSN // behind the last byte held; the switch point, which may lie below Start, if the timeline ends here
+	IndexOffset uint64       // in the file; frames lie before it
+	IndexBytes  uint32       // the file ends behind them
 }
 
 // Append appends the encoded header, WindowHeaderBytes long, to dst and returns the extended buffer.
@@ -92,6 +92,25 @@ func DecodeWindowHeader(b []byte) (WindowHeader, error) {
 		return bad(fmt.Sprintf("timeline %d, segment size %d, reset distance %d", h.Timeline, h.SegmentSize, h.ResetDistance))
 	case h.Kind == WindowLive && (h.End != 0 || h.IndexOffset != 0 || h.IndexBytes != 0):
 		return bad("a live window has no index")
+	case h.Kind == WindowSealed && !h.validSealed():
+		return bad(fmt.Sprintf("end %s, index of %d bytes at offset %d", h.End, h.IndexBytes, h.IndexOffset))
 	}
 	return h, nil
+}
+
+// validSealed reports whether end and index are possible.
+func (h WindowHeader) validSealed() bool {
+	distance := uint64(h.ResetDistance)
+	room := distance - uint64(h.Start)&(distance-1)
+	return (h.End < h.Start || uint64(h.End-h.Start) <= room) && // below: the timeline ended before the window
+		h.IndexOffset > WindowHeaderBytes && h.IndexBytes >= minIndexBytes && h.IndexBytes <= MaxIndexBytes &&
+		h.IndexOffset <= MaxWindowBytes-uint64(h.IndexBytes)
+}
+
+// FileBytes returns the length of a sealed window's file; that of the header for a live one.
+func (h WindowHeader) FileBytes() int64 {
+	if h.Kind != WindowSealed {
+		return WindowHeaderBytes
+	}
+	return int64(h.IndexOffset) + int64(h.IndexBytes)
 }

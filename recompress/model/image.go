@@ -24,7 +24,7 @@ type imageState struct {
 	bits  [65]byte         // what followed the header of the last tuple
 }
 
-func (s *imageState) reset() { s.xact = xact{} }
+func (s *imageState) reset() { *s = imageState{} }
 
 // imageRef is what the last images of a relation looked like.
 type imageRef struct {

@@ -68,6 +68,7 @@ func (m *model) reset(tli protocol.Timeline, start protocol.LSN) {
 	m.text.reset()
 	m.store.reset()
 	m.image.reset()
+	m.pruned = pruned{}
 	m.near.reset()
 }
 

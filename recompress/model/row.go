@@ -81,8 +81,7 @@ func (t *rows) reset() {
 	clear(t.classes)
 	clear(t.slots)
 	clear(t.pairs)
-	t.time = 0
-	t.head, t.size = [64]byte{}, 0
+	*t = rows{classes: t.classes, slots: t.slots, pairs: t.pairs, old: t.old[:0]}
 }
 
 // companion is a word that was written by a transaction that updated a row: a foreign key, likely.

@@ -17,7 +17,6 @@ type store struct {
 	entries []storeEntry
 	items   []itemState
 	pages   []heapPage
-	epoch   uint64 // of the stream, above all bits of a key
 }
 
 // storeEntry says where the tuple or page of a key is.
@@ -54,18 +53,17 @@ func (s *store) init() {
 }
 
 func (s *store) reset() {
-	if s.epoch++; s.epoch == 1<<8 {
-		s.epoch = 1
-		clear(s.entries)
-		clear(s.items)
-		clear(s.pages)
-	}
+	// All of it: what an earlier stream left behind must not even decide which of two keys has a place, because a decoder that
+	// begins with this stream has not seen the earlier one.
+	clear(s.entries)
+	clear(s.items)
+	clear(s.pages)
 	s.head = 0
 }
 
-// key of an item of a relation; item 0 is the page itself. 8 bits epoch, 12 relation, 32 block, 12 item.
+// key of an item of a relation; item 0 is the page itself. One bit that is always set, 12 relation, 32 block, 12 item.
 func (s *store) key(rel *relState, number uint32, item uint32) uint64 {
-	return s.epoch<<56 | uint64(rel.index&0xfff)<<44 | uint64(number)<<12 | uint64(item&0xfff)
+	return 1<<56 | uint64(rel.index&0xfff)<<44 | uint64(number)<<12 | uint64(item&0xfff)
 }
 
 func spread(key uint64, log uint) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - log) }

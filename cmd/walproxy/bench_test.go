@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBench(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "wal")
+	content := []byte(strings.Repeat("this is not WAL, and comes back nevertheless; ", 5000))
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, out, stderr := command("bench", "--json", "--codec", "zstd", "--level", "1", "--flush", "64KiB", "--cpus", "1", file)
+	var report struct {
+		Total struct {
+			RawBytes     int  `json:"raw_bytes"`
+			EncodedBytes int  `json:"encoded_bytes"`
+			Identical    bool `json:"identical"`
+		} `json:"total"`
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitOK || stderr != "" {
+		t.Fatalf("exit %d, %v, stderr %q", code, err, stderr)
+	}
+	if got := report.Total; got.RawBytes != len(content) || got.EncodedBytes < 100 || got.EncodedBytes > len(content)/10 || !got.Identical {
+		t.Errorf("%+v of %d bytes", got, len(content))
+	}
+	code, out, stderr = command("bench", "--by-kind", "--latency", file)
+	if code != exitOK || stderr != "" || !strings.Contains(out, "not WAL") || !strings.Contains(out, " frames; us per frame") {
+		t.Errorf("exit %d, stderr %q, %s", code, stderr, out)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"bench"}, exitUsage, "see walproxy help"},
+		{[]string{"bench", file + ".none"}, exitFailure, "no such file"},
+		{[]string{"bench", t.TempDir()}, exitFailure, "holds no WAL segments"},
+		{[]string{"bench", "--codec", "x", file}, exitUsage, "unknown codec"},
+		{[]string{"bench", "--level", "77", file}, exitUsage, "level 77"},
+		{[]string{"bench", "--reset-distance", "3MiB", file}, exitUsage, "reset distance"},
+		{[]string{"bench", "--flush", "always", file}, exitUsage, "want window, commit"},
+		{[]string{"bench", "--cpus", "-1", file}, exitUsage, "-1 processors"},
+	} {
+		if code, out, stderr := command(c.args...); code != c.code || out != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit %d, stdout %q, stderr %q", c.args, code, out, stderr)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"fmt"
+	"strconv"
+
+	"walproxy/protocol/wal"
+)
+
+// Cut says where frames end, besides at the end of a window. The zero value: nowhere else, as in a sealed window.
+type Cut struct {
+	Commits bool // behind each transaction's end, as under a load that commits synchronously
+	Bytes   int  // behind so many bytes; 0 does not count
+}
+
+// ParseCut reads "window", "commit", or a number of bytes by parseBytes.
+func ParseCut(text string, parseBytes func(string) (uint64, error)) (Cut, error) {
+	switch text {
+	case "window":
+		return Cut{}, nil
+	case "commit":
+		return Cut{Commits: true}, nil
+	}
+	n, err := parseBytes(text)
+	if err != nil || n == 0 || n > 1<<30 {
+		return Cut{}, fmt.Errorf("flush %q: want window, commit or a number of bytes", text)
+	}
+	return Cut{Bytes: int(n)}, nil
+}
+
+func (c Cut) String() string {
+	switch {
+	case c.Commits:
+		return "a frame per commit"
+	case c.Bytes > 0:
+		return "a frame per " + strconv.Itoa(c.Bytes) + " bytes"
+	}
+	return "a frame per window"
+}
+
+// lookBackBytes is how much WAL before a window is walked, so that the record which goes over the boundary is known.
+const lookBackBytes = 64 << 10
+
+// cutter finds out where the frames of a window end.
+type cutter struct {
+	cut    Cut
+	before []byte
+	ends   []int
+}
+
+// frameEnds returns the offsets in raw, the WAL of w, at which frames end; the last one is its length. Valid until the next call.
+func (c *cutter) frameEnds(w window, raw []byte) ([]int, error) {
+	c.ends = c.ends[:0]
+	switch {
+	case c.cut.Commits:
+		if err := c.commits(w, raw); err != nil {
+			return nil, err
+		}
+	case c.cut.Bytes > 0:
+		for end := c.cut.Bytes; end < len(raw); end += c.cut.Bytes {
+			c.ends = append(c.ends, end)
+		}
+	}
+	if n := len(c.ends); n == 0 || c.ends[n-1] != len(raw) {
+		c.ends = append(c.ends, len(raw))
+	}
+	return c.ends, nil
+}
+
+func (c *cutter) commits(w window, raw []byte) error {
+	from := max(w.stream.start, w.start-min(w.start, lookBackBytes))
+	c.before = append(c.before[:0], make([]byte, w.start-from)...)
+	if err := w.stream.readAt(c.before, from); err != nil {
+		return err
+	}
+	walker := wal.NewWalker(from, w.stream.walOptions())
+	for _, chunk := range [][]byte{c.before, raw} {
+		if err := walker.Feed(chunk); err != nil {
+			return fmt.Errorf("walk WAL at %s: %w", w.start, err)
+		}
+		for ev, ok := walker.Next(); ok; ev, ok = walker.Next() {
+			if ev.Kind == wal.KindRecord && ev.End > w.start && ends(ev.Data) {
+				c.ends = append(c.ends, int(ev.End-w.start))
+			}
+		}
+	}
+	return nil
+}
+
+// ends reports whether a session waits for the record to be elsewhere.
+func ends(record []byte) bool {
+	h, err := wal.ParseHeader(record)
+	return err == nil && h.Class().Awaited()
+}

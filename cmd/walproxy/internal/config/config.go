@@ -1,0 +1,94 @@
+// Package config is walproxy's configuration: its keys, their defaults, and the reading and checking of a file. Nothing here
+// acts: a file is read, values are looked at. configs/reference.yaml explains every key.
+package config
+
+import "time"
+
+// Config is a node's configuration. Immutable once loaded.
+type Config struct {
+	Upstream    Upstream    `yaml:"upstream"`
+	Listen      Listen      `yaml:"listen"`
+	Data        Data        `yaml:"data"`
+	Recompress  Recompress  `yaml:"recompress"`
+	Spool       Spool       `yaml:"spool"`
+	Acknowledge Acknowledge `yaml:"acknowledge"`
+	HTTP        HTTP        `yaml:"http"`
+	Log         Log         `yaml:"log"`
+}
+
+// Upstream is the server, a PostgreSQL server or another node, whose WAL this node takes in.
+type Upstream struct {
+	Conninfo        Conninfo      `yaml:"conninfo"`
+	ApplicationName string        `yaml:"application_name"`
+	Slot            string        `yaml:"slot"` // empty: none
+	CreateSlot      bool          `yaml:"create_slot"`
+	Link            LinkMode      `yaml:"link"`
+	StatusInterval  time.Duration `yaml:"status_interval"`
+	ReceiverTimeout time.Duration `yaml:"receiver_timeout"`
+	BackoffMin      time.Duration `yaml:"backoff_min"`
+	BackoffMax      time.Duration `yaml:"backoff_max"`
+}
+
+// Listen says where consumers connect and who may.
+type Listen struct {
+	Addresses             []Address     `yaml:"addresses"`
+	Auth                  Auth          `yaml:"auth"`
+	AuthenticationTimeout time.Duration `yaml:"authentication_timeout"`
+	WALSenderTimeout      time.Duration `yaml:"wal_sender_timeout"` // 0: none
+	DrainTimeout          time.Duration `yaml:"drain_timeout"`
+	MaxConnections        int           `yaml:"max_connections"`
+	Link                  bool          `yaml:"link"`
+}
+
+// Auth says who may connect.
+type Auth struct {
+	Method     AuthMethod `yaml:"method"`
+	Users      []User     `yaml:"users"`
+	UsersFile  string     `yaml:"users_file"`
+	TrustLocal bool       `yaml:"trust_local"`
+}
+
+// User is somebody who may connect.
+type User struct {
+	Name     string `yaml:"name"`
+	Verifier Secret `yaml:"verifier"`
+}
+
+// Data is where the node keeps everything that it must not forget.
+type Data struct {
+	Dir string `yaml:"dir"`
+}
+
+// Recompress chooses how WAL is coded.
+type Recompress struct {
+	Codec         Codec `yaml:"codec"`
+	Level         int   `yaml:"level"`
+	ResetDistance Bytes `yaml:"reset_distance"`
+}
+
+// Spool bounds the node's log on disk.
+type Spool struct {
+	Cap      Bytes    `yaml:"cap"` // 0: none
+	WhenFull WhenFull `yaml:"when_full"`
+	Keep     Bytes    `yaml:"keep"`
+	Seal     bool     `yaml:"seal"`
+	Fsync    bool     `yaml:"fsync"`
+}
+
+// Acknowledge says what is reported to the upstream.
+type Acknowledge struct {
+	Write Rule `yaml:"write"`
+	Flush Rule `yaml:"flush"`
+	Apply Rule `yaml:"apply"`
+}
+
+// HTTP is the address of metrics, health and profiles.
+type HTTP struct {
+	Address Address `yaml:"address"` // "off": no HTTP
+}
+
+// Log chooses what is logged and in what form.
+type Log struct {
+	Level  LogLevel  `yaml:"level"`
+	Format LogFormat `yaml:"format"`
+}

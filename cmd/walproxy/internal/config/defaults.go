@@ -1,0 +1,38 @@
+package config
+
+import (
+	"time"
+
+	"walproxy/recompress"
+	"walproxy/recompress/zstd"
+	"walproxy/slots"
+)
+
+// Default returns the configuration that an empty file stands for. It lacks what has no default: upstream.conninfo, data.dir.
+func Default() *Config {
+	standard := slots.DefaultPolicy()
+	return &Config{
+		Upstream: Upstream{
+			ApplicationName: "walproxy",
+			Link:            LinkAuto,
+			StatusInterval:  10 * time.Second,
+			ReceiverTimeout: time.Minute,
+			BackoffMin:      100 * time.Millisecond,
+			BackoffMax:      10 * time.Second,
+		},
+		Listen: Listen{
+			Addresses:             []Address{"127.0.0.1:5433"},
+			Auth:                  Auth{Method: AuthTrust, Users: []User{}},
+			AuthenticationTimeout: time.Minute,
+			WALSenderTimeout:      time.Minute,
+			DrainTimeout:          10 * time.Second,
+			MaxConnections:        100,
+			Link:                  true,
+		},
+		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance},
+		Spool:       Spool{Cap: 16 * GiB, WhenFull: WhenFullBlock, Keep: GiB, Seal: true, Fsync: true},
+		Acknowledge: Acknowledge{Write: Rule{standard.Write}, Flush: Rule{standard.Flush}, Apply: Rule{standard.Apply}},
+		HTTP:        HTTP{Address: "127.0.0.1:9187"},
+		Log:         Log{Level: "info", Format: "auto"},
+	}
+}

@@ -1,0 +1,83 @@
+// Package inspect lists what window files hold: windows, frames, totals. It opens files for reading and changes nothing.
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// windowSuffix ends the name of every window file.
+const windowSuffix = ".win"
+
+// ErrDamaged says that the listing names damage.
+var ErrDamaged = errors.New("damaged")
+
+// Options choose what is listed.
+type Options struct {
+	WindowsOnly bool // no line per frame
+	Check       bool // decode every frame and compare with the checksum of its WAL
+}
+
+// List writes what path holds to w: a window file, or all window files in and below a directory, by timeline and LSN.
+//
+// Errors: one of class ErrDamaged if anything is damaged; the listing is complete nevertheless. Others if path cannot be
+// read or holds no window.
+func List(w io.Writer, path string, o Options) error {
+	files, base, err := windowFiles(path)
+	if err != nil {
+		return err
+	}
+	l := &listing{w: w, options: o}
+	for i, file := range files {
+		l.last = i == len(files)-1 || filepath.Dir(files[i+1]) != filepath.Dir(file)
+		name, err := filepath.Rel(base, file)
+		if err != nil {
+			return err
+		}
+		if err := l.file(file, name); err != nil {
+			return err
+		}
+	}
+	if len(files) > 1 {
+		l.printf("total, %d windows: %s\n", len(files), l.total)
+	}
+	if l.err != nil {
+		return fmt.Errorf("write listing: %w", l.err)
+	}
+	if l.damaged > 0 {
+		return fmt.Errorf("%w in %d places", ErrDamaged, l.damaged)
+	}
+	return nil
+}
+
+// windowFiles returns the window files in the order of their names, which is that of timelines and LSNs.
+func windowFiles(path string) (files []string, base string, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", err
+	}
+	if !info.IsDir() {
+		return []string{path}, filepath.Dir(path), nil
+	}
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed by a running node
+		}
+		if err == nil && !entry.IsDir() && strings.HasSuffix(file, windowSuffix) {
+			files = append(files, file)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	if len(files) == 0 {
+		return nil, "", fmt.Errorf("%s holds no window files (*%s): is it a data directory?", path, windowSuffix)
+	}
+	return files, path, nil
+}

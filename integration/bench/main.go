@@ -1,0 +1,111 @@
+// Command bench measures the relay against its peers on this machine and writes its section of BENCHMARKS.md:
+//
+//	go run ./integration/bench -binary bin/walproxy -out BENCHMARKS.md
+//
+// Every figure that says something about speed is a ratio to a peer that is measured in the same run.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"walproxy/integration/bench/report"
+	"walproxy/integration/nodeproc"
+	"walproxy/integration/pgcluster"
+)
+
+// bench is one run.
+type bench struct {
+	binary  string
+	dir     string
+	walMiB  int
+	seconds int
+	rounds  int
+	report  report.Report
+	nodes   int // made so far, for directory names
+}
+
+func main() {
+	b := bench{}
+	out := flag.String("out", "BENCHMARKS.md", "the file whose section is rewritten")
+	flag.StringVar(&b.binary, "binary", "bin/walproxy", "the walproxy to measure")
+	flag.IntVar(&b.walMiB, "wal", 1024, "MiB of WAL for throughput and memory")
+	flag.IntVar(&b.seconds, "seconds", 20, "seconds of pgbench for each latency figure")
+	flag.IntVar(&b.rounds, "rounds", 3, "rounds of throughput; the best counts, for each side")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := b.run(ctx, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(ctx context.Context, out string) (err error) {
+	if b.binary, err = filepath.Abs(b.binary); err != nil {
+		return err
+	}
+	if b.dir, err = pgcluster.TempDir("walproxy-bench-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(b.dir) }()
+	for _, part := range []struct {
+		name string
+		do   func(context.Context) error
+	}{{"throughput", b.throughput}, {"latency", b.latency}, {"memory", b.memory}} {
+		started := time.Now()
+		if err := part.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+		fmt.Fprintf(os.Stderr, "%s done in %.0f s\n", part.name, time.Since(started).Seconds())
+	}
+	return b.report.Write(out, "relay", "make bench")
+}
+
+// primary starts a server with a pgbench database.
+func (b *bench) primary(ctx context.Context, scale int, conf ...string) (*pgcluster.Cluster, error) {
+	install, err := pgcluster.FindAny()
+	if err != nil {
+		return nil, err
+	}
+	c, err := pgcluster.Create(ctx, pgcluster.Options{
+		Major: install.Major, KeepMiB: 64 << 10,
+		Conf: append([]string{"shared_buffers = 512MB", "max_wal_size = 16GB", "checkpoint_timeout = 1h", "wal_sender_timeout = 0"}, conf...),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Start(ctx); err != nil {
+		return c, err
+	}
+	_, err = c.Pgbench(ctx, "-i", "-q", "-s", fmt.Sprint(scale))
+	return c, err
+}
+
+// node starts a node with recompress and acknowledge settings and waits until it is ready.
+func (b *bench) node(ctx context.Context, upstream, settings string) (*nodeproc.Node, error) {
+	b.nodes++
+	n, err := nodeproc.New(nodeproc.Options{
+		Binary: b.binary, Dir: filepath.Join(b.dir, fmt.Sprintf("node-%d", b.nodes)),
+		// Receivers are stopped for longer than a sender would wait.
+		Config: fmt.Sprintf("upstream:\n  conninfo: %q\nlisten:\n  wal_sender_timeout: 0s\n%s", upstream, settings),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return n, n.StartReady(ctx)
+}
+
+// close ends a node and removes what it stored.
+func closeNode(n *nodeproc.Node) {
+	if n != nil {
+		n.Kill()
+		_ = os.RemoveAll(n.Options.Dir)
+	}
+}

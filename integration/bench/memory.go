@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"walproxy/integration/nodeproc"
+	"walproxy/protocol"
+)
+
+// memory measures the resident memory of both nodes while a consumer of node B falls 1 GiB behind and catches up.
+func (b *bench) memory(ctx context.Context) error {
+	primary, err := b.primary(ctx, 50)
+	if primary != nil {
+		defer func() { _ = primary.Close() }()
+	}
+	if err != nil {
+		return err
+	}
+	a, err := b.node(ctx, primary.Conninfo(), "")
+	defer closeNode(a)
+	if err != nil {
+		return err
+	}
+	second, err := b.node(ctx, a.Conninfo(), "")
+	defer closeNode(second)
+	if err != nil {
+		return err
+	}
+	receivers, err := b.receivers(second.Conninfo())
+	defer func() {
+		for _, r := range receivers {
+			r.Kill()
+			_ = os.RemoveAll(r.Dir)
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	from, err := primary.FlushLSN(ctx)
+	if err != nil {
+		return err
+	}
+	if err := waitWAL(ctx, primary, receivers[0], from); err != nil {
+		return err
+	}
+	if err := receivers[0].Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	to, err := writeWAL(ctx, primary, from+protocol.LSN(b.walMiB<<20))
+	if err != nil {
+		return err
+	}
+	behind := [2]float64{}
+	for i, n := range []*nodeproc.Node{a, second} {
+		if behind[i], err = memoryMiB(n, "VmRSS"); err != nil {
+			return err
+		}
+	}
+	started := time.Now()
+	if err := receivers[0].Signal(syscall.SIGCONT); err != nil {
+		return err
+	}
+	if err := waitWAL(ctx, primary, receivers[0], to); err != nil {
+		return err
+	}
+	b.report.Line("### Memory\n")
+	b.report.Line("pg_receivewal on node B stopped while pgbench wrote %d MiB of WAL, then caught up in %.1f s. Resident memory in MiB.\n",
+		(to-from)>>20, time.Since(started).Seconds())
+	b.report.Line("| node | while the consumer was behind | highest, catch-up included |\n|---|---:|---:|")
+	for i, n := range []*nodeproc.Node{a, second} {
+		peak, err := memoryMiB(n, "VmHWM")
+		if err != nil {
+			return err
+		}
+		b.report.Line("| %s | %.0f | %.0f |", string(rune('A'+i)), behind[i], peak)
+	}
+	b.report.Line("")
+	return nil
+}
+
+// memoryMiB reads a size of the node's process from /proc, in MiB.
+func memoryMiB(n *nodeproc.Node, key string) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process().PID()))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			kib, err := strconv.ParseFloat(strings.Fields(value)[0], 64)
+			return kib / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("no %s in the status of process %d", key, n.Process().PID())
+}

@@ -1,0 +1,77 @@
+package integration
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"walproxy/integration/pgcluster"
+)
+
+// TestHotStandbyFeedback runs a long query on a standby behind two nodes. VACUUM on the primary leaves the rows that the query
+// sees, as long as the standby asks for it, and no longer.
+func TestHotStandbyFeedback(t *testing.T) {
+	t.Parallel()
+	ctx := setting(t, patience)
+	r := startRelay(ctx, t, pgcluster.Options{Major: 15})
+	must(t, r.standby.Configure("hot_standby_feedback = on", "max_standby_streaming_delay = 0"))
+	must(t, r.standby.Restart(ctx, pgcluster.Fast))
+	write(ctx, t, r.primary, 10000)
+	must(t, r.primary.Exec(ctx, "DELETE FROM t WHERE id % 2 = 0"))
+	r.caughtUp(write(ctx, t, r.primary, 1))
+
+	query, err := r.standby.Connect(ctx)
+	must(t, err)
+	defer query.Close(context.WithoutCancel(ctx))
+	_, err = query.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ").ReadAll()
+	must(t, err)
+	before := countRows(ctx, t, query)
+	xminOf := func() string {
+		xmin, err := r.primary.Value(ctx, "SELECT coalesce(backend_xmin::text, '') FROM pg_stat_replication")
+		must(t, err)
+		return xmin
+	}
+	must(t, pgcluster.Until(ctx, func() (bool, error) { return xminOf() != "", nil }))
+
+	must(t, r.primary.Exec(ctx, "DELETE FROM t"))
+	must(t, r.primary.Exec(ctx, "VACUUM t"))
+	if size := tableSize(ctx, t, r.primary); size == "0" {
+		t.Fatal("VACUUM removed what a query on the standby sees")
+	}
+	r.caughtUp(write(ctx, t, r.primary, 1))
+	if after := countRows(ctx, t, query); after != before || before == "0" { // an error here would be: canceled due to conflict with recovery
+		t.Fatalf("the query sees %s rows, and saw %s", after, before)
+	}
+	_, err = query.Exec(ctx, "COMMIT").ReadAll()
+	must(t, err)
+
+	// Without the query the rows may go; without the standby nothing is held at all.
+	must(t, r.primary.Exec(ctx, "DELETE FROM t"))
+	must(t, pgcluster.Until(ctx, func() (bool, error) {
+		must(t, r.primary.Exec(ctx, "VACUUM t"))
+		return tableSize(ctx, t, r.primary) == "0", nil
+	}))
+	if xminOf() == "" {
+		t.Error("the standby asks for nothing although its feedback is on")
+	}
+	must(t, r.standby.Stop(ctx, pgcluster.Fast))
+	must(t, pgcluster.Until(ctx, func() (bool, error) { return xminOf() == "", nil }))
+	must(t, r.standby.Start(ctx))
+	must(t, pgcluster.Until(ctx, func() (bool, error) { return xminOf() != "", nil }))
+	r.same()
+}
+
+func countRows(ctx context.Context, t *testing.T, conn *pgconn.PgConn) string {
+	t.Helper()
+	results, err := conn.Exec(ctx, "SELECT count(*) FROM t").ReadAll()
+	must(t, err)
+	return string(results[0].Rows[0][0])
+}
+
+func tableSize(ctx context.Context, t *testing.T, c *pgcluster.Cluster) string {
+	t.Helper()
+	size, err := c.Value(ctx, "SELECT pg_relation_size('t')")
+	must(t, err)
+	return size
+}

@@ -1,0 +1,119 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"walproxy/integration/nodeproc"
+	"walproxy/integration/pgcluster"
+	"walproxy/protocol"
+)
+
+// TestInvalidatedSlotAsOnTheServer invalidates a slot on a server and one on a node, each for want of room, and does the same
+// with both: what a client sees is the same, in each version its own way.
+func TestInvalidatedSlotAsOnTheServer(t *testing.T) {
+	t.Parallel()
+	for _, major := range []int{13, 15, 17, 18} {
+		t.Run(fmt.Sprint(major), func(t *testing.T) {
+			t.Parallel()
+			ctx := setting(t, patience)
+			primary := startPrimary(ctx, t, pgcluster.Options{Major: major, SegmentMiB: 1, Conf: append([]string{"wal_keep_size = 0",
+				"max_slot_wal_keep_size = 2MB", "min_wal_size = 2MB", "max_wal_size = 4MB", "checkpoint_timeout = 1h"}, fastRetry...)})
+			node := startNode(ctx, t, nodeproc.Options{Config: fastNode(primary.Conninfo(),
+				"recompress:\n  codec: none\n  reset_distance: 1MiB\nspool:\n  cap: 8MiB\n  keep: 0\n  when_full: shed\n")})
+			create := "CREATE_REPLICATION_SLOT s PHYSICAL RESERVE_WAL"
+			for _, conninfo := range []string{primary.Conninfo(), node.Conninfo()} {
+				_, err := replicate(ctx, t, conninfo).Exec(ctx, create).ReadAll()
+				must(t, err)
+			}
+			lsn := invalidate(ctx, t, primary, node)
+			theirs, ours := replicate(ctx, t, primary.Conninfo()), replicate(ctx, t, node.Conninfo())
+			for _, step := range []string{"READ_REPLICATION_SLOT s", "stream", "READ_REPLICATION_SLOT s", "stream", "DROP_REPLICATION_SLOT s", "READ_REPLICATION_SLOT s"} {
+				want, got := onSlot(ctx, theirs, step, lsn), onSlot(ctx, ours, step, lsn)
+				t.Logf("%s: %s", step, want)
+				if got != want {
+					t.Errorf("%s: %s, on the server %s", step, got, want)
+				}
+			}
+		})
+	}
+}
+
+// invalidate writes until the slots on primary and node are invalidated, and returns a position that both have.
+func invalidate(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, node *nodeproc.Node) (lsn protocol.LSN) {
+	t.Helper()
+	must(t, pgcluster.Until(ctx, func() (bool, error) {
+		write(ctx, t, primary, 20000)
+		must(t, primary.Exec(ctx, "SELECT pg_switch_wal()"))
+		must(t, primary.Exec(ctx, "CHECKPOINT"))
+		state, err := primary.Value(ctx, "SELECT wal_status FROM pg_replication_slots")
+		slot := jsonOf[[]slotJSON](t, node, "slots", "list")[0]
+		return state == "lost" && slot.Status == "invalidated", err
+	}))
+	lsn, err := primary.FlushLSN(ctx)
+	must(t, err)
+	must(t, pgcluster.Until(ctx, func() (bool, error) {
+		return parseLSN(t, jsonOf[statusJSON](t, node, "status").Position.Written) >= lsn, nil
+	}))
+	return lsn
+}
+
+// onSlot does one step with slot s in a session and returns what the client sees. To stream is to start at lsn, report it as
+// flushed, and end.
+func onSlot(ctx context.Context, conn *pgconn.PgConn, step string, lsn protocol.LSN) string {
+	if step != "stream" {
+		results, err := conn.Exec(ctx, step).ReadAll()
+		if err != nil {
+			return inWords(err)
+		}
+		var text strings.Builder
+		for _, r := range results {
+			for _, row := range r.Rows {
+				fmt.Fprintf(&text, "%q ", row)
+			}
+			text.WriteString(r.CommandTag.String())
+		}
+		return text.String()
+	}
+	f := conn.Frontend()
+	f.SendQuery(&pgproto3.Query{String: "START_REPLICATION SLOT s PHYSICAL " + lsn.String()})
+	if err := f.Flush(); err != nil {
+		return err.Error()
+	}
+	var seen []string
+	for {
+		message, err := conn.ReceiveMessage(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		switch m := message.(type) {
+		case *pgproto3.CopyBothResponse:
+			status := protocol.Status{Write: lsn, Flush: lsn, Apply: lsn, SendTime: time.Now()}
+			f.Send(&pgproto3.CopyData{Data: status.Append(nil)})
+			f.Send(&pgproto3.CopyDone{})
+			if err := f.Flush(); err != nil {
+				return err.Error()
+			}
+			seen = append(seen, "streams")
+		case *pgproto3.ErrorResponse:
+			seen = append(seen, inWords(pgconn.ErrorResponseToPgError(m)))
+		case *pgproto3.ReadyForQuery:
+			return strings.Join(seen, ", ")
+		}
+	}
+}
+
+func inWords(err error) string {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		return fmt.Sprintf("%s %s: %s (%s) [%s]", refused.Severity, refused.Code, refused.Message, refused.Detail, refused.Hint)
+	}
+	return err.Error()
+}

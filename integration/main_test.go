@@ -1,0 +1,48 @@
+// Package integration tests the built walproxy against real PostgreSQL servers; nothing is mocked.
+//
+// This file builds the program, harness_test.go starts things and ends them with their test, and every other file is one
+// subject. Environment: WALPROXY_SEED repeats a run's random choices, WALPROXY_SOAK=1 makes the fault tests long.
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// buildDir holds the program under test while the tests run.
+var buildDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	var err error
+	if buildDir, err = os.MkdirTemp("", "walproxy-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(buildDir) }()
+	return m.Run()
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(buildDir, "walproxy")
+	cmd := exec.Command("go", "build", "-o", path, "walproxy/cmd/walproxy")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build walproxy: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// binary returns the path of walproxy, built when the first test asks for it.
+func binary(t testing.TB) string {
+	t.Helper()
+	path, err := build()
+	must(t, err)
+	return path
+}

@@ -1,0 +1,148 @@
+package pgcluster_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"walproxy/integration/pgcluster"
+)
+
+// TestToolsWithEachMajor runs pgbench on every server, and pg_receivewal where it is not older than the server.
+func TestToolsWithEachMajor(t *testing.T) {
+	_, toolMajor, err := pgcluster.FindTool("pg_receivewal")
+	must(t, err)
+	eachMajor(t, func(ctx context.Context, t *testing.T, major int) {
+		c := create(ctx, t, pgcluster.Options{Major: major, SegmentMiB: 1, Checksums: true, NoFsync: true})
+		must(t, c.Start(ctx))
+		if got := value(ctx, t, c, "SHOW data_checksums") + value(ctx, t, c, "SHOW wal_segment_size"); got != "on1MB" {
+			t.Fatalf("checksums and segment size are %s, want on and 1MB", got)
+		}
+		start, err := c.SwitchWAL(ctx)
+		must(t, err)
+		start = start.Next(c.Options.SegmentBytes())
+		must(t, c.Exec(ctx, "SELECT pg_create_physical_replication_slot('r', true)"))
+		receiver, err := pgcluster.PgReceivewal(filepath.Join(t.TempDir(), "wal"), c.Conninfo(), "--slot=r", "--status-interval=1")
+		must(t, err)
+		defer receiver.Kill()
+
+		if _, err := c.Pgbench(ctx, "-i", "-q"); err != nil {
+			t.Fatal(err)
+		}
+		out, err := c.Pgbench(ctx, "-c", "2", "-t", "100")
+		must(t, err)
+		if !strings.Contains(string(out), "200/200") {
+			t.Fatalf("pgbench did not run 200 transactions:\n%s", out)
+		}
+		if major > toolMajor {
+			if err := receiver.Wait(ctx); err == nil || !strings.Contains(receiver.Log(4096), "incompatible server version") {
+				t.Fatalf("pg_receivewal %d with a newer server: %v\n%s", toolMajor, err, receiver.Log(4096))
+			}
+			return
+		}
+		end, err := c.FlushLSN(ctx)
+		must(t, err)
+		received := pgcluster.Source{Dir: receiver.Dir, SegmentBytes: c.Options.SegmentBytes()}
+		must(t, pgcluster.AwaitWAL(ctx, c.WAL(), received, 1, start, end))
+		must(t, receiver.Stop(ctx))
+	})
+}
+
+func TestBaseBackup(t *testing.T) {
+	install, err := pgcluster.FindAny()
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	primary := create(ctx, t, pgcluster.Options{Major: install.Major})
+	must(t, primary.Start(ctx))
+	must(t, primary.Exec(ctx, "CREATE TABLE t AS SELECT 42 AS answer"))
+	standby, err := primary.BaseBackup(ctx, "", primary.Conninfo())
+	must(t, err)
+	closeAtEnd(t, standby)
+	must(t, standby.MakeStandby(primary.Conninfo(), ""))
+	must(t, standby.Start(ctx))
+	must(t, primary.Exec(ctx, "INSERT INTO t VALUES (43)"))
+	lsn, err := primary.FlushLSN(ctx)
+	must(t, err)
+	must(t, standby.WaitReplayed(ctx, lsn))
+	if got := value(ctx, t, standby, "SELECT string_agg(answer::text, ' ') FROM t"); got != "42 43" {
+		t.Fatalf("standby has %q", got)
+	}
+	a, err := primary.SystemIdentifier(ctx)
+	must(t, err)
+	b, err := standby.SystemIdentifier(ctx)
+	must(t, err)
+	if a != b || a == 0 {
+		t.Fatalf("system identifiers %d and %d", a, b)
+	}
+}
+
+func TestKillIsClean(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := create(ctx, t, pgcluster.Options{Major: 18, NoFsync: true})
+	for range 3 {
+		must(t, c.Start(ctx))
+		// A session that does not notice by itself that its postmaster is gone.
+		session, err := c.Connect(ctx)
+		must(t, err)
+		busy := session.Exec(ctx, "SELECT count(*) FROM generate_series(1, 1000000000)")
+		must(t, c.Kill9())
+		if err := busy.Close(); err == nil {
+			t.Fatal("the session outlived its server")
+		}
+		_ = session.Close(ctx)
+	}
+}
+
+func TestStartFailureShowsTheLog(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := create(ctx, t, pgcluster.Options{Major: 17, Conf: []string{"no_such_setting = 1"}})
+	err := c.Start(ctx)
+	if !errors.Is(err, pgcluster.ErrStopped) || !strings.Contains(err.Error(), "no_such_setting") {
+		t.Fatalf("error is %v", err)
+	}
+	if err := c.Stop(ctx, pgcluster.Fast); !errors.Is(err, pgcluster.ErrStopped) {
+		t.Fatalf("stopping a stopped server: %v", err)
+	}
+}
+
+func TestMissingServerNamesTheCommand(t *testing.T) {
+	_, err := pgcluster.Find(19)
+	if !errors.Is(err, pgcluster.ErrMissing) || !strings.Contains(err.Error(), "integration/fetch-postgres.sh 19") {
+		t.Fatalf("error is %v", err)
+	}
+	if _, err := pgcluster.Create(t.Context(), pgcluster.Options{Major: 12, SegmentMiB: 3}); err == nil {
+		t.Fatal("a cluster of version 12 with segments of 3 MiB")
+	}
+}
+
+func TestUntilGivesUp(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	calls := 0
+	err := pgcluster.Until(ctx, func() (bool, error) { calls++; return false, nil })
+	if !errors.Is(err, context.DeadlineExceeded) || calls == 0 {
+		t.Fatalf("error %v after %d calls", err, calls)
+	}
+	own := errors.New("own")
+	if err := pgcluster.Until(t.Context(), func() (bool, error) { return false, own }); !errors.Is(err, own) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestFreePortsDiffer(t *testing.T) {
+	seen := map[int]bool{}
+	for range 100 {
+		port, err := pgcluster.FreePort()
+		must(t, err)
+		if seen[port] {
+			t.Fatalf("port %d twice", port)
+		}
+		seen[port] = true
+	}
+}

@@ -1,0 +1,168 @@
+package walreceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+
+	"walproxy/protocol"
+)
+
+// conn is an authenticated replication connection, with no command under way.
+type conn struct {
+	*wire
+	parameters map[string]string // as reported at startup
+}
+
+// unwantedError says that a host was left aside because it refused the last attempt; the others come first.
+type unwantedError struct{ peer string }
+
+func (e *unwantedError) Error() string { return fmt.Sprintf("%s refused the last attempt", e.peer) }
+
+// connect tries the hosts of the conninfo in order and returns the first one that answers, is of the kind asked for and is
+// not on a timeline behind ours. The host avoid comes last. The conninfo's files are read anew: passwords and services change.
+// Errors: *ConnectError, which holds all attempts of the last walk over the hosts.
+func (r *Receiver) connect(ctx context.Context, sink Sink, avoid string) (*conn, error) {
+	session, err := r.readConninfo()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range session.passes(avoid) {
+		var c *conn
+		if c, err = r.attempt(ctx, sink, session, p); err == nil {
+			return c, nil
+		}
+		var unwanted *unwantedError
+		var kind *targetError
+		if !errors.As(err, &unwanted) && !(errors.As(err, &kind) && session.target == targetPreferStandby) {
+			break
+		}
+	}
+	return nil, explain(connectError(err))
+}
+
+// readConninfo is parseConninfo for an attempt to connect. Its error shows nothing of the conninfo.
+func (r *Receiver) readConninfo() (*session, error) {
+	s, err := parseConninfo(&r.options)
+	var bad *pgconn.ParseConfigError
+	if errors.As(err, &bad) {
+		if err = bad.Unwrap(); err == nil {
+			err = errors.New("a file that it names, or the environment, has changed to something that cannot be used")
+		}
+		return nil, fmt.Errorf("read upstream conninfo again: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.loose != nil && r.failures.due(s.loose.Error()) {
+		r.log.Warn("the password file is not used", zap.Error(s.loose))
+	}
+	return s, nil
+}
+
+// pass is one walk over the hosts.
+type pass struct {
+	target target
+	avoid  string
+}
+
+func (s *session) passes(avoid string) []pass {
+	passes := []pass{{s.target, avoid}}
+	if s.target == targetPreferStandby {
+		passes = []pass{{targetStandby, avoid}, {targetAny, avoid}}
+	}
+	if avoid != "" {
+		for _, p := range passes {
+			passes = append(passes, pass{p.target, ""})
+		}
+	}
+	return passes
+}
+
+func (r *Receiver) attempt(ctx context.Context, sink Sink, session *session, p pass) (*conn, error) {
+	config := session.config.Copy()
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = r.options.ReceiverTimeout
+	}
+	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) {
+		if err := session.setKeepAlive(c); err != nil {
+			return c, err // pgconn closes it
+		}
+		return newWire(c), nil
+	}
+	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
+		return r.vet(ctx, c, sink, p)
+	}
+	established, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	hijacked, err := established.Hijack()
+	if err != nil {
+		return nil, errors.Join(err, established.Close(ctx))
+	}
+	w := hijacked.Conn.(*wire)
+	if err := w.takeOver(); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return &conn{wire: w, parameters: hijacked.ParameterStatuses}, nil
+}
+
+// vet looks at a server before the other hosts of the conninfo are given up for it.
+func (r *Receiver) vet(ctx context.Context, c *pgconn.PgConn, sink Sink, p pass) error {
+	peer := c.Conn().(*wire).peer
+	if peer == p.avoid {
+		return &unwantedError{peer: peer}
+	}
+	if err := p.target.check(ctx, c); err != nil {
+		return err
+	}
+	row, err := queryRow(ctx, c, identifySystem, 3)
+	if err != nil {
+		return err
+	}
+	theirs, err := parseIdentify(row)
+	if err != nil {
+		return err
+	}
+	var history []byte
+	if theirs.timeline > 1 {
+		if row, err = queryRow(ctx, c, historyCommand(theirs.timeline), 2); err != nil {
+			return err
+		}
+		history = row[1]
+	}
+	return checkLineage(sink, theirs, history, peer)
+}
+
+func queryRow(ctx context.Context, c *pgconn.PgConn, command string, columns int) ([][]byte, error) {
+	results, err := c.Exec(ctx, command).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("execute %q: %w", command, err)
+	}
+	if len(results) != 1 || len(results[0].Rows) != 1 || len(results[0].Rows[0]) < columns {
+		return nil, fmt.Errorf("execute %q: want one row of %d columns or more", command, columns)
+	}
+	return results[0].Rows[0], nil
+}
+
+// explain adds what to do about a refused login.
+func explain(err error) error {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code {
+	case protocol.CodeInvalidPassword:
+		return fmt.Errorf("the upstream refused the password: check user and password of the conninfo or the password file: %w", err)
+	case protocol.CodeInvalidAuthorization:
+		return fmt.Errorf("the upstream refused the user: it needs a line for database \"replication\" in pg_hba.conf: %w", err)
+	case protocol.CodeInsufficientPrivilege:
+		return fmt.Errorf("the upstream refused the user: the role needs the REPLICATION attribute: %w", err)
+	}
+	return err
+}

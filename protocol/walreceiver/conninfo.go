@@ -1,0 +1,145 @@
+package walreceiver
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"walproxy/protocol/link"
+)
+
+// session is what a connection string asks for, ready to connect with.
+type session struct {
+	config *pgconn.Config
+	target target
+	alive  net.KeepAliveConfig
+	loose  error // why the password file is not used; nil if it is, or is not needed
+}
+
+// parseConninfo reads a libpq connection string or URI and the files that it names, without looking at the network. A
+// password file that others can read is not used, as libpq does not use it.
+func parseConninfo(o *Options) (*session, error) {
+	conninfo := withDatabase(o.Conninfo)
+	config, err := pgconn.ParseConfig(conninfo)
+	if err != nil {
+		return nil, fmt.Errorf("parse upstream conninfo: %w", err)
+	}
+	s := &session{config: config, alive: net.KeepAliveConfig{Enable: true}}
+	if loose := loosePassfile(passfile(conninfo)); loose != nil {
+		if s.config, err = pgconn.ParseConfig(withoutPassfile(conninfo)); err != nil {
+			return nil, fmt.Errorf("parse upstream conninfo: %w", err)
+		}
+		if config.Password != s.config.Password {
+			s.loose = loose
+		}
+		config = s.config
+	}
+	if s.target, err = targetOf(config.ValidateConnect); err != nil {
+		return nil, err
+	}
+	if err := s.libpqOnly(config.RuntimeParams); err != nil {
+		return nil, fmt.Errorf("parse upstream conninfo: %w", err)
+	}
+	params := config.RuntimeParams
+	if params["application_name"] == "" {
+		params["application_name"] = o.ApplicationName
+	}
+	params["replication"] = "true"
+	if o.Link != nil {
+		params[link.StartupParameter] = link.LinkVersion
+	}
+	return s, nil
+}
+
+// withDatabase overrides the conninfo's database by "replication", the name by which a stock walreceiver looks into a
+// password file. The server ignores it.
+//
+// Source: PostgreSQL src/backend/replication/libpqwalreceiver/libpqwalreceiver.c, libpqrcv_connect (13-18).
+func withDatabase(conninfo string) string {
+	if !isURI(conninfo) {
+		return conninfo + " dbname=replication"
+	}
+	if strings.Contains(conninfo, "?") {
+		return conninfo + "&dbname=replication"
+	}
+	return conninfo + "?dbname=replication"
+}
+
+// targetOf finds the target_session_attrs that pgconn's validation function stands for: pgconn does not keep the word, and
+// its functions ask in SQL, which a physical walsender refuses.
+func targetOf(validate pgconn.ValidateConnectFunc) (target, error) {
+	if validate == nil {
+		return targetAny, nil
+	}
+	known := map[target]pgconn.ValidateConnectFunc{
+		targetReadWrite:     pgconn.ValidateConnectTargetSessionAttrsReadWrite,
+		targetReadOnly:      pgconn.ValidateConnectTargetSessionAttrsReadOnly,
+		targetPrimary:       pgconn.ValidateConnectTargetSessionAttrsPrimary,
+		targetStandby:       pgconn.ValidateConnectTargetSessionAttrsStandby,
+		targetPreferStandby: pgconn.ValidateConnectTargetSessionAttrsPreferStandby,
+	}
+	for t, f := range known {
+		if reflect.ValueOf(f).Pointer() == reflect.ValueOf(validate).Pointer() {
+			return t, nil
+		}
+	}
+	return targetAny, fmt.Errorf("parse upstream conninfo: unknown target_session_attrs")
+}
+
+// libpqOnly takes the parameters that libpq keeps to itself, and that pgconn would send to the server, out of params.
+// Those that guard the connection and are not supported are an error.
+func (s *session) libpqOnly(params map[string]string) error {
+	take := func(name string) string {
+		value := params[name]
+		delete(params, name)
+		return value
+	}
+	if name := take("fallback_application_name"); params["application_name"] == "" && name != "" {
+		params["application_name"] = name
+	}
+	for _, name := range []string{"hostaddr", "requirepeer", "sslcrl", "sslcrldir", "ssl_min_protocol_version", "ssl_max_protocol_version"} {
+		if take(name) != "" {
+			return fmt.Errorf("%s is not supported", name)
+		}
+	}
+	if take("gssencmode") == "require" {
+		return fmt.Errorf("gssencmode=require is not supported")
+	}
+	for _, name := range []string{"gsslib", "gssdelegation", "sslcompression", "load_balance_hosts", "tcp_user_timeout", "dbname"} {
+		take(name)
+	}
+	s.alive.Enable = take("keepalives") != "0"
+	var err error
+	number := func(name string) int {
+		text := take(name)
+		if text == "" {
+			return 0
+		}
+		n, bad := strconv.Atoi(text)
+		if bad != nil || n < 0 {
+			err = fmt.Errorf("%s=%q: want a number", name, text)
+		}
+		return n
+	}
+	s.alive.Idle = time.Duration(number("keepalives_idle")) * time.Second
+	s.alive.Interval = time.Duration(number("keepalives_interval")) * time.Second
+	s.alive.Count = number("keepalives_count")
+	return err
+}
+
+// setKeepAlive applies the conninfo's keepalive parameters. Sockets that know none are left alone.
+func (s *session) setKeepAlive(conn net.Conn) error {
+	if wrapped, ok := conn.(*tls.Conn); ok {
+		conn = wrapped.NetConn()
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		return tcp.SetKeepAliveConfig(s.alive)
+	}
+	return nil
+}

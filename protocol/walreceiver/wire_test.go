@@ -1,0 +1,220 @@
+package walreceiver
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+
+	"walproxy/protocol"
+)
+
+func framed(kind byte, body []byte) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(4+len(body))), body...)
+}
+
+// scripted is a connection that gives bytes in given pieces.
+type scripted struct {
+	net.Conn
+	data  []byte
+	piece func() int
+}
+
+func (s *scripted) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+func (s *scripted) Read(p []byte) (int, error) {
+	if len(s.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.data[:min(len(s.data), s.piece())])
+	s.data = s.data[n:]
+	return n, nil
+}
+
+// TestNext: messages arrive whole however the bytes are cut, also those that are larger than the buffer.
+func TestNext(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	var data []byte
+	var bodies [][]byte
+	for range 200 {
+		body := make([]byte, random.IntN(3000))
+		if random.IntN(20) == 0 {
+			body = make([]byte, random.IntN(3*readBufferBytes))
+		}
+		for i := range body {
+			body[i] = byte(i * len(body))
+		}
+		bodies = append(bodies, body)
+		data = append(data, framed('d', body)...)
+	}
+	c := newWire(&scripted{data: data, piece: func() int { return 1 + random.IntN(70000) }})
+	for i, want := range bodies {
+		kind, body, err := c.next(4 * readBufferBytes)
+		if err != nil || kind != 'd' || !bytes.Equal(body, want) {
+			t.Fatalf("message %d of %d bytes: %q, %d bytes, %v", i, len(want), kind, len(body), err)
+		}
+	}
+	if _, _, err := c.next(10); !errors.Is(err, io.EOF) {
+		t.Fatalf("at the end: %v", err)
+	}
+}
+
+// TestTakeOver: a reader of pgconn's that still waits is ended; neither it nor an earlier one takes bytes of later messages.
+func TestTakeOver(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	c := newWire(client)
+	go server.Write(append(framed('Z', []byte{'I'}), framed('N', []byte("later"))...))
+	got := make([]byte, 100)
+	n, err := io.ReadAtLeast(c, got, 6)
+	if err != nil || n != 6 {
+		t.Fatalf("pgconn got %d bytes, %v", n, err)
+	}
+	stolen := make(chan error, 1)
+	first := make([]byte, 100)
+	if n, err := c.Read(first[:3]); n != 3 || err != nil { // it reads into the next message as well, if it is there
+		t.Fatal(n, err)
+	}
+	if n, err := io.ReadFull(c, first[:7]); n != 7 || err != nil {
+		t.Fatal(n, err)
+	}
+	go func() {
+		_, err := c.Read(make([]byte, 100))
+		stolen <- err
+	}()
+	if err := c.takeOver(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stolen; err == nil {
+		t.Fatal("a reader got bytes after the connection was taken over")
+	}
+	go server.Write(framed('W', []byte{0, 0, 0}))
+	if kind, body, err := c.next(10); err != nil || kind != 'W' || len(body) != 3 {
+		t.Fatalf("got %q, %d bytes, %v", kind, len(body), err)
+	}
+	c.abort()
+	if err := c.readWithin(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.next(10); err == nil {
+		t.Fatal("read after an abort")
+	}
+}
+
+// nullSink takes everything.
+type nullSink struct {
+	Sink
+	bytes int
+}
+
+func (n *nullSink) WAL(_ context.Context, _ protocol.Timeline, _ protocol.LSN, wal []byte) error {
+	n.bytes += len(wal)
+	return nil
+}
+
+// endless repeats a message of WAL, moving on its LSN.
+type endless struct {
+	net.Conn
+	message []byte
+	at      int
+}
+
+func (e *endless) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, e.message[e.at:])
+	if e.at += n; e.at == len(e.message) {
+		e.at = 0
+		lsn := binary.BigEndian.Uint64(e.message[6:])
+		binary.BigEndian.PutUint64(e.message[6:], lsn+uint64(len(e.message)-30))
+	}
+	return n, nil
+}
+
+func newEndless(bytes int) (*stream, *nullSink) {
+	body := protocol.AppendXLogDataHeader(nil, 1<<24, 1<<24, time.Now())
+	conn := &endless{message: framed('d', append(body, make([]byte, bytes)...))}
+	sink := &nullSink{}
+	metrics := NewMetrics(nil)
+	return &stream{
+		wire: newWire(conn), metrics: metrics, handler: newPlain(sink, metrics, "up", 1, 1<<24, 0), reporter: &reporter{begun: time.Now()},
+		arrived: func(time.Time) {},
+	}, sink
+}
+
+func (s *stream) step(ctx context.Context) error {
+	_, body, err := s.next(maxPlainBytes)
+	if err != nil {
+		return err
+	}
+	s.reporter.hear(false)
+	err = s.data(ctx, body)
+	s.reporter.hear(true)
+	return err
+}
+
+// TestNoAllocation: WAL passes from the socket to the sink without an allocation.
+func TestNoAllocation(t *testing.T) {
+	s, sink := newEndless(128 << 10)
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(100, func() {
+		if err := s.step(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%.1f allocations per message", n)
+	}
+	if sink.bytes < 100*128<<10 {
+		t.Errorf("only %d bytes arrived", sink.bytes)
+	}
+}
+
+func BenchmarkReceive(b *testing.B) {
+	s, _ := newEndless(128 << 10)
+	b.SetBytes(128 << 10)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.step(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// FuzzServer: no bytes of a server make the reading of commands and streams panic or run for ever.
+func FuzzServer(f *testing.F) {
+	f.Add(framed('Z', []byte{'I'}))
+	f.Add(append(framed('E', []byte("SERROR\x00C58P01\x00Mno\x00\x00")), framed('Z', []byte{'I'})...))
+	f.Add(append(framed('D', []byte{0, 2, 0, 0, 0, 1, '2', 0, 0, 0, 3, '0', '/', '5'}), framed('Z', []byte{'I'})...))
+	body := protocol.AppendXLogDataHeader(nil, 1<<24, 1<<24, time.Unix(0, 0))
+	f.Add(append(framed('d', append(body, 1, 2, 3)), framed('c', nil)...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		reader := func() *wire { return newWire(&scripted{data: bytes.Clone(data), piece: func() int { return 7 }}) }
+		var r result
+		if err := reader().result(&r); err == nil {
+			if row, err := r.one(3); err == nil {
+				_, _ = parseIdentify(row)
+			}
+		}
+		s, sink := newEndless(1)
+		s.wire = reader()
+		kind, body, err := s.copyLoop(t.Context())
+		if err == nil && kind == msgCopyDone {
+			_, _ = s.finish(t.Context())
+		}
+		if err == nil && kind == msgError {
+			_ = decodeError(body)
+		}
+		if sink.bytes > len(data) {
+			t.Error("more WAL than bytes")
+		}
+		_, _ = parseTimelineEnd(data)
+	})
+}

@@ -1,0 +1,61 @@
+package walsender
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"walproxy/protocol"
+)
+
+// pagesPerMessage bounds the WAL of one message, as stock servers do.
+//
+// Source: PostgreSQL src/backend/replication/walsender.c, MAX_SEND_SIZE (13-18).
+const pagesPerMessage = 16
+
+// WALReader reads the WAL of one timeline from a position on.
+type WALReader interface {
+	// Next waits for WAL and returns the next bytes, at most limit. It returns fewer only if there is no more at the moment:
+	// a standby that is promoted takes the end of what it got for the end of a record or page. wal is valid until the
+	// following call. Errors are those of Outgoing.Next.
+	Next(ctx context.Context, limit int) (start protocol.LSN, wal []byte, err error)
+	Close() error
+}
+
+// plain sends WAL as it is, to stock consumers.
+type plain struct {
+	wal       WALReader
+	next      protocol.LSN
+	pageBytes protocol.LSN
+	end       func() protocol.LSN
+}
+
+// NewPlain returns what streams WAL from start to a stock consumer, in messages cut at page boundaries. pageBytes is
+// wal_block_size; end tells how far the node could send now. It closes wal.
+func NewPlain(wal WALReader, start protocol.LSN, pageBytes uint32, end func() protocol.LSN) (Outgoing, error) {
+	if pageBytes == 0 || pageBytes&(pageBytes-1) != 0 {
+		return nil, fmt.Errorf("stream WAL from %s: page size %d is no power of two", start, pageBytes)
+	}
+	return &plain{wal: wal, next: start, pageBytes: protocol.LSN(pageBytes), end: end}, nil
+}
+
+// Next implements Outgoing.
+func (p *plain) Next(ctx context.Context, dst []byte) ([]byte, protocol.LSN, error) {
+	limit := p.next.Floor(uint64(p.pageBytes)) + pagesPerMessage*p.pageBytes - p.next
+	start, wal, err := p.wal.Next(ctx, int(limit))
+	if err != nil {
+		return nil, 0, err
+	}
+	if start != p.next || len(wal) == 0 || len(wal) > int(limit) {
+		return nil, 0, fmt.Errorf("stream WAL at %s: the reader returned %d bytes at %s, the limit is %d", p.next, len(wal), start, limit)
+	}
+	p.next += protocol.LSN(len(wal))
+	dst = protocol.AppendXLogDataHeader(dst, start, max(p.end(), p.next), time.Now())
+	return append(dst, wal...), p.next, nil
+}
+
+// Incoming implements Outgoing: a stock consumer sends nothing else.
+func (p *plain) Incoming([]byte) (bool, error) { return false, nil }
+
+// Close implements Outgoing.
+func (p *plain) Close() error { return p.wal.Close() }

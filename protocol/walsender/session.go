@@ -1,0 +1,306 @@
+package walsender
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+	"go.uber.org/zap"
+
+	"walproxy/protocol"
+	"walproxy/protocol/link"
+)
+
+// session is one client connection. The goroutine that runs it owns everything but what the mutex guards.
+type session struct {
+	*startup
+	server   *Server
+	wire     *wire
+	log      *zap.Logger
+	unix     bool
+	peer     string
+	identity protocol.Identity // as it was at the start
+	major    int               // 0 if the upstream is not known yet
+	pid      int32
+	key      []byte // that a cancel request must name
+	settings *settings
+	old      bool                    // speaks a protocol before 3, in which errors look different
+	skipping bool                    // until Sync, after an error of the extended protocol
+	kill     context.CancelCauseFunc // ends the session with the cause; from any goroutine
+	ended    chan struct{}           // closed when the session has let go of everything
+
+	mu      sync.Mutex
+	command context.CancelCauseFunc // of the command that runs; nil between commands
+	live    *stream                 // that runs; nil if none does
+}
+
+func newSession(server *Server, conn net.Conn, unix bool) *session {
+	s := &session{server: server, wire: newWire(conn), unix: unix, peer: "unix", ended: make(chan struct{})}
+	if !unix {
+		s.peer = conn.RemoteAddr().String()
+	}
+	s.log = server.log.With(zap.String("peer", s.peer))
+	return s
+}
+
+// run serves the client until it goes, ctx ends (the node shuts down), or the session is killed.
+func (s *session) run(ctx context.Context) {
+	defer close(s.ended)
+	defer s.wire.conn.Close()
+	killed, kill := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer kill(nil)
+	s.kill = kill
+	err := s.begin(ctx)
+	if s.pid != 0 {
+		defer s.server.unregister(s.pid)
+		defer s.server.slots.DropTemporary(s.pid)
+	}
+	if err == nil {
+		err = s.loop(ctx, killed)
+	}
+	var refusal *protocol.Error
+	if errors.As(err, &refusal) {
+		err = errors.Join(err, s.refuse(refusal), s.wire.flush())
+	}
+	s.log.Debug("session ended", zap.Int32("pid", s.pid), zap.Error(err))
+}
+
+// refuse appends the error that ends the session, in the form that the client's protocol has.
+//
+// Source: PostgreSQL src/backend/utils/error/elog.c, send_message_to_frontend (14-18).
+func (s *session) refuse(e *protocol.Error) error {
+	if !s.old {
+		return s.wire.fail(e)
+	}
+	s.wire.out = fmt.Appendf(s.wire.out, "E%s:  %s\n\x00", e.Severity, e.Message)
+	return nil
+}
+
+// begin does everything before the first command. Errors: *protocol.Error to be sent, or of the connection.
+func (s *session) begin(ctx context.Context) error {
+	var known bool
+	if s.identity, known = s.server.backend.Identity(); known {
+		s.major = s.identity.Major()
+	}
+	if tcp, ok := s.wire.conn.(*net.TCPConn); ok {
+		if err := tcp.SetNoDelay(true); err != nil {
+			return err
+		}
+	}
+	if err := s.wire.readDeadline(time.Now().Add(s.server.options.AuthenticationTimeout)); err != nil {
+		return err
+	}
+	defer after(ctx, s.wire.interrupt)()
+	st, request, err := s.readStartup()
+	if request != nil {
+		s.server.cancel(request)
+		return errClosed
+	}
+	s.startup = st
+	if err == nil {
+		err = s.admit(known)
+	}
+	if err == nil {
+		err = s.authenticate(st.user)
+	}
+	var timeout net.Error
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return protocol.Fatalf(protocol.CodeCannotConnectNow, "the database system is shutting down")
+	case errors.As(err, &timeout) && timeout.Timeout() && st != nil:
+		return protocol.Fatalf(protocol.CodeQueryCanceled, "canceling authentication due to timeout")
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.greet(); err != nil {
+		return err
+	}
+	return s.wire.readDeadline(time.Time{})
+}
+
+// admit turns clients away while there is nothing to serve or no room.
+func (s *session) admit(known bool) error {
+	if !known || s.major == 0 {
+		return protocol.Fatalf(protocol.CodeCannotConnectNow, "the database system is starting up")
+	}
+	if limit := s.server.options.MaxConnections; s.server.connected.Load() > int64(limit) {
+		return protocol.Fatalf(protocol.CodeTooManyConnections,
+			"number of requested standby connections exceeds \"max_wal_senders\" (currently %d)", limit)
+	}
+	return nil
+}
+
+// greet sends what follows authentication: settings, key, ReadyForQuery.
+func (s *session) greet() error {
+	if err := s.wire.add(&pgproto3.AuthenticationOk{}); err != nil {
+		return err
+	}
+	s.settings = newSettings(s.identity, s.user, s.server.options.WALSenderTimeout)
+	if err := s.settings.apply(s.startup); err != nil {
+		return err
+	}
+	for _, p := range s.settings.reported() {
+		if err := s.wire.add(&pgproto3.ParameterStatus{Name: p.name, Value: p.value}); err != nil {
+			return err
+		}
+	}
+	if s.link {
+		if err := s.wire.add(&pgproto3.ParameterStatus{Name: link.LinkParameter, Value: link.LinkVersion}); err != nil {
+			return err
+		}
+	}
+	s.key = make([]byte, 4)
+	if s.version > versionWord { // 3.2
+		s.key = make([]byte, 32)
+	}
+	rand.Read(s.key)
+	s.server.register(s)
+	if err := s.wire.add(&pgproto3.BackendKeyData{ProcessID: uint32(s.pid), SecretKey: s.key}); err != nil {
+		return err
+	}
+	return s.wire.ready()
+}
+
+// loop executes commands until the session ends. The error says why; one of type *protocol.Error is to be sent.
+func (s *session) loop(ctx, killed context.Context) error {
+	for {
+		stop := after(ctx, s.wire.interrupt)
+		stopKill := after(killed, s.wire.interrupt)
+		kind, body, err := s.wire.next()
+		stop()
+		stopKill()
+		switch {
+		case killed.Err() != nil:
+			return context.Cause(killed)
+		case ctx.Err() != nil:
+			return errTerminated()
+		case err != nil:
+			return err
+		}
+		if err := s.dispatch(killed, ctx, kind, body); err != nil {
+			return err
+		}
+	}
+}
+
+// dispatch handles one message between commands. shutdown ends when the node begins to shut down.
+//
+// Source: PostgreSQL src/backend/tcop/postgres.c, PostgresMain and forbidden_in_wal_sender (13-18).
+func (s *session) dispatch(killed, shutdown context.Context, kind byte, body []byte) error {
+	switch {
+	case kind == 'X':
+		return errClosed
+	case kind == 'S':
+		s.skipping = false
+		return s.wire.ready()
+	case s.skipping:
+		return nil
+	}
+	switch kind {
+	case 'Q':
+		if len(body) == 0 || body[len(body)-1] != 0 {
+			return protocol.Fatalf(protocol.CodeProtocolViolation, "invalid message format")
+		}
+		return s.query(killed, shutdown, string(body[:len(body)-1]))
+	case 'P', 'B', 'E', 'C', 'D':
+		s.skipping = true
+		return s.answer("", protocol.Errorf(protocol.CodeProtocolViolation, "extended query protocol not supported in a replication connection"))
+	case 'F':
+		return s.answer("", protocol.Errorf(protocol.CodeProtocolViolation, "fastpath function calls not supported in a replication connection"))
+	case 'd', 'c', 'f', 'H': // the rest of a copy that failed; Flush, with nothing held back
+		return nil
+	}
+	return protocol.Fatalf(protocol.CodeProtocolViolation, "invalid frontend message type %d", kind)
+}
+
+// query executes one simple Query.
+func (s *session) query(killed, shutdown context.Context, text string) error {
+	cmd, notices, err := protocol.ParseCommand(text, s.major)
+	for _, n := range notices {
+		if err := s.wire.notice(n); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return s.answer("", err)
+	}
+	ctx, cancel := context.WithCancelCause(killed)
+	s.setCommand(cancel)
+	err = s.execute(ctx, shutdown, cmd)
+	s.setCommand(nil)
+	cancel(nil)
+	return s.answer(cmd.Keyword(), err)
+}
+
+// answer ends a command: with its tag, or with the error, which drops the session's temporary slots. The session ends if
+// an error is returned.
+func (s *session) answer(tag string, err error) error {
+	if err == nil {
+		s.wire.out = protocol.AppendCommandComplete(s.wire.out, tag)
+		return s.wire.ready()
+	}
+	if errors.Is(err, errClosed) {
+		return err
+	}
+	var refusal *protocol.Error
+	if !errors.As(err, &refusal) {
+		s.log.Warn("command failed", zap.Int32("pid", s.pid), zap.String("command", tag), zap.Error(err))
+		refusal = protocol.Errorf(protocol.CodeInternalError, "%v", err)
+	}
+	if refusal.Severity == "FATAL" {
+		return refusal
+	}
+	s.server.slots.DropTemporary(s.pid)
+	if err := s.wire.fail(refusal); err != nil {
+		return err
+	}
+	if s.skipping {
+		return s.wire.flush()
+	}
+	return s.wire.ready()
+}
+
+func (s *session) setCommand(cancel context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.command = cancel
+}
+
+func (s *session) setStream(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live = st
+}
+
+// cancelCommand ends the command that runs, if any, with err. It may be called from any goroutine.
+func (s *session) cancelCommand(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.command != nil {
+		s.command(err)
+	}
+}
+
+// closed makes an error of the connection end the session silently.
+func closed(err error) error { return fmt.Errorf("%w: %w", errClosed, err) }
+
+// after has f called in a goroutine of its own once ctx has ended. stop prevents that, or waits until f has returned.
+func after(ctx context.Context, f func()) (stop func()) {
+	returned := make(chan struct{})
+	prevent := context.AfterFunc(ctx, func() {
+		defer close(returned)
+		f()
+	})
+	return func() {
+		if !prevent() {
+			<-returned
+		}
+	}
+}

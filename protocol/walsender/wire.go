@@ -1,0 +1,168 @@
+package walsender
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"walproxy/protocol"
+)
+
+// maxMessageBytes bounds what a client may send in one message: commands, passwords, reports and acknowledgements are all
+// much shorter. It also bounds a startup packet, whose own limit is lower.
+const maxMessageBytes = 16 << 10
+
+// frontendMessages are the kinds of message that PostgreSQL reads at all.
+//
+// Source: PostgreSQL src/backend/tcop/postgres.c, SocketBackend (13-18).
+const frontendMessages = "QFXBCDEHPScdfp"
+
+// errClosed ends a session without a word to the client, as the server does for what it can only log.
+var errClosed = errors.New("connection closed")
+
+var be = binary.BigEndian
+
+// wire is the connection of one session. One goroutine reads; that one also appends to out and flushes, while writes of
+// a stream go around out.
+type wire struct {
+	conn   net.Conn
+	in     *bufio.Reader
+	unread int // length of the message that next returned last, still in the buffer
+	out    []byte
+
+	mu          sync.Mutex
+	interrupted bool
+}
+
+func newWire(conn net.Conn) *wire {
+	return &wire{conn: conn, in: bufio.NewReaderSize(conn, 1+4+maxMessageBytes)}
+}
+
+// next returns the next message; body is valid until the following call. A read that is interrupted or times out can be
+// tried again: what has arrived stays in the buffer.
+func (w *wire) next() (kind byte, body []byte, err error) {
+	if err := w.skip(); err != nil {
+		return 0, nil, err
+	}
+	head, err := w.in.Peek(1)
+	if err != nil {
+		return 0, nil, err
+	}
+	kind = head[0]
+	if strings.IndexByte(frontendMessages, kind) < 0 {
+		return 0, nil, protocol.Fatalf(protocol.CodeProtocolViolation, "invalid frontend message type %d", kind)
+	}
+	if head, err = w.peek(5); err != nil {
+		return 0, nil, err
+	}
+	length := be.Uint32(head[1:])
+	if length < 4 || length > 4+maxMessageBytes {
+		return 0, nil, fmt.Errorf("%w: invalid message length %d", errClosed, length)
+	}
+	message, err := w.peek(1 + int(length))
+	if err != nil {
+		return 0, nil, err
+	}
+	w.unread = len(message)
+	return kind, message[5:], nil
+}
+
+// peek waits for n bytes, of which some have come already.
+func (w *wire) peek(n int) ([]byte, error) {
+	b, err := w.in.Peek(n)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return b, err
+}
+
+// skip drops the message that was returned last.
+func (w *wire) skip() error {
+	_, err := w.in.Discard(w.unread) // it is in the buffer
+	w.unread = 0
+	return err
+}
+
+// readDeadline bounds reads; the zero time does not. It has no effect while the wire is interrupted.
+func (w *wire) readDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.interrupted {
+		return nil
+	}
+	return w.conn.SetReadDeadline(t)
+}
+
+// interrupt makes reads fail at once, now and until resume.
+func (w *wire) interrupt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.interrupted = true
+	_ = w.conn.SetReadDeadline(time.Unix(1, 0)) // a connection that is closed needs no interruption
+}
+
+func (w *wire) resume() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.interrupted = false
+	return w.conn.SetReadDeadline(time.Time{})
+}
+
+// encoder is a message of pgproto3.
+type encoder interface{ Encode([]byte) ([]byte, error) }
+
+// add appends messages to what flush will send.
+func (w *wire) add(messages ...encoder) error {
+	for _, m := range messages {
+		out, err := m.Encode(w.out)
+		if err != nil {
+			return fmt.Errorf("encode message: %w", err)
+		}
+		w.out = out
+	}
+	return nil
+}
+
+// flush sends what was appended, within writeTimeout.
+func (w *wire) flush() error {
+	if len(w.out) == 0 {
+		return nil
+	}
+	if err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	_, err := w.conn.Write(w.out)
+	w.out = w.out[:0]
+	return err
+}
+
+// writeTimeout bounds the sending of an answer that is not a stream.
+const writeTimeout = 30 * time.Second
+
+// ready appends ReadyForQuery and sends everything.
+func (w *wire) ready() error {
+	if err := w.add(&pgproto3.ReadyForQuery{TxStatus: 'I'}); err != nil {
+		return err
+	}
+	return w.flush()
+}
+
+// fail appends an ErrorResponse.
+func (w *wire) fail(e *protocol.Error) error {
+	return w.add(&pgproto3.ErrorResponse{
+		Severity: e.Severity, SeverityUnlocalized: e.Severity, Code: e.Code, Message: e.Message, Detail: e.Detail, Hint: e.Hint,
+	})
+}
+
+// notice appends a NoticeResponse.
+func (w *wire) notice(e *protocol.Error) error {
+	return w.add(&pgproto3.NoticeResponse{Severity: e.Severity, SeverityUnlocalized: e.Severity, Code: e.Code, Message: e.Message})
+}

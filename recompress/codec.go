@@ -1,0 +1,115 @@
+// Package recompress turns WAL into frames and frames into the same WAL again, byte for byte: Reader(Writer(x)) == x. It
+// touches no socket, file, clock or logger.
+package recompress
+
+import (
+	"fmt"
+
+	"walproxy/protocol"
+	"walproxy/protocol/link"
+	"walproxy/recompress/model"
+	"walproxy/recompress/zstd"
+)
+
+// Codec says how a Writer codes WAL.
+type Codec uint8
+
+const (
+	Auto  Codec = iota // the best codec there is: Zstd at present
+	Zstd               // one zstd stream per window, flushed at the end of every frame
+	None               // raw frames only
+	Model              // one model of records and pages per window, flushed at the end of every frame
+)
+
+var codecNames = [...]string{Auto: "auto", Zstd: "zstd", None: "none", Model: "model"}
+
+// Codecs returns the names that ParseCodec knows.
+func Codecs() []string { return codecNames[:] }
+
+// ParseCodec returns the codec called name: auto, model, zstd or none.
+func ParseCodec(name string) (Codec, error) {
+	for c, known := range codecNames {
+		if name == known {
+			return Codec(c), nil
+		}
+	}
+	if name == link.CodecLZ4.String() {
+		return 0, fmt.Errorf("codec %q is not in this version yet: use auto, model, zstd or none", name)
+	}
+	return 0, fmt.Errorf("unknown codec %q: want auto, model, zstd or none", name)
+}
+
+func (c Codec) String() string {
+	if int(c) < len(codecNames) {
+		return codecNames[c]
+	}
+	return fmt.Sprintf("codec %d", uint8(c))
+}
+
+// DefaultResetDistance is the reset distance that Options stand for when they name none, in bytes.
+const DefaultResetDistance = 4 << 20
+
+// Options choose a codec. The zero value is good: auto, the codec's default level, DefaultResetDistance.
+type Options struct {
+	Codec Codec
+	Level int // effort: 1, 3, 5, 10 or 16; 0 is the codec's default
+	// ResetDistance, in bytes, is a power of two from 1 MiB to 64 MiB. A Writer starts every stream over at multiples of it and
+	// cuts its frames there; a Reader refuses frames that cross one.
+	ResetDistance uint32
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.ResetDistance == 0 {
+		o.ResetDistance = DefaultResetDistance
+	}
+	if o.Level == 0 {
+		o.Level = zstd.DefaultLevel
+	}
+	switch {
+	case int(o.Codec) >= len(codecNames):
+		return o, fmt.Errorf("unknown %s", o.Codec)
+	case !link.ValidResetDistance(uint64(o.ResetDistance)):
+		return o, fmt.Errorf("reset distance %d bytes: want a power of two from 1 MiB to 64 MiB", o.ResetDistance)
+	case !zstd.ValidLevel(o.Level):
+		return o, fmt.Errorf("level %d: want one of %v", o.Level, zstd.Levels)
+	}
+	return o, nil
+}
+
+// encoder codes the WAL of one stream, piece by piece. Begin comes first, and again after an error. Implementations keep
+// their memory from stream to stream.
+type encoder interface {
+	Begin(tli protocol.Timeline, start protocol.LSN)
+	// Append appends the payload that carries wal as the next piece of the stream to dst and returns the extended buffer.
+	Append(dst, wal []byte) ([]byte, error)
+}
+
+// decoder undoes an encoder. Begin comes first, and again after an error. Whatever the payload, Append neither blocks nor
+// panics, and appends no more than rawBytes bytes.
+type decoder interface {
+	Begin(tli protocol.Timeline, start protocol.LSN) error
+	Append(dst, payload []byte, rawBytes int) ([]byte, error)
+}
+
+// newEncoder returns what codes for o, and the codec of its frames; nil and CodecRaw if WAL is not coded at all.
+func newEncoder(o Options) (encoder, link.Codec, error) {
+	switch o.Codec {
+	case None:
+		return nil, link.CodecRaw, nil
+	case Model:
+		return &modelEncoder{model.NewEncoder()}, link.CodecModel, nil
+	}
+	e, err := zstd.NewEncoder(o.Level, o.ResetDistance)
+	return e, link.CodecZstd, err
+}
+
+// newDecoder returns what undoes the frames of codec, or *link.VersionError if this version cannot.
+func newDecoder(codec link.Codec) (decoder, error) {
+	switch codec {
+	case link.CodecZstd:
+		return zstd.NewDecoder()
+	case link.CodecModel:
+		return &modelDecoder{model.NewDecoder()}, nil
+	}
+	return nil, &link.VersionError{What: "codec", Got: int(codec)}
+}

@@ -1,0 +1,173 @@
+package recompress
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"walproxy/protocol"
+	"walproxy/protocol/link"
+	"walproxy/recompress/zstd"
+)
+
+func heapBytes() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// What a Writer and a Reader keep, after whole windows at the default reset distance in chunks of 128 KiB.
+func TestMemory(t *testing.T) {
+	r := random(t)
+	wal := makeWAL(r, 8*mib)
+	for _, level := range zstd.Levels {
+		before := heapBytes()
+		w := mustWriter(t, Options{Level: level})
+		var frames []link.Frame
+		for at := 0; at < len(wal); at += 128 << 10 {
+			frames = append(frames, write(t, w, protocol.LSN(at), wal[at:at+128<<10])...)
+		}
+		held := int64(0)
+		for i := range frames {
+			held += int64(cap(frames[i].Payload))
+		}
+		writer := heapBytes() - before - held
+		before = heapBytes()
+		reader := mustReader(t, Options{})
+		var out []byte
+		for i := range frames {
+			var err error
+			if out, err = reader.Decode(out[:0], &frames[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reading := heapBytes() - before
+		runtime.KeepAlive(frames)
+		runtime.KeepAlive(w)
+		runtime.KeepAlive(reader)
+		t.Logf("level %2d: writer %4.1f MiB, reader %4.1f MiB, ratio %.2f", level, float64(writer)/mib, float64(reading)/mib,
+			float64(len(wal))/float64(held))
+		limit := int64(40 * mib)
+		if level >= 10 {
+			limit = 64 * mib // the tables of the widest search are 34 MiB
+		}
+		if writer > limit || reading > 16*mib {
+			t.Errorf("level %d: writer %d bytes, limit %d; reader %d bytes", level, writer, limit, reading)
+		}
+	}
+}
+
+// A long run with one Writer and one Reader over windows of every kind: nothing goes wrong in reuse, and nothing grows.
+func TestReuseSoak(t *testing.T) {
+	r := random(t)
+	o := Options{Level: 1, ResetDistance: mib}
+	w, reader := mustWriter(t, o), mustReader(t, o)
+	var out, want []byte
+	start, base := protocol.LSN(0), int64(0)
+	for round := range 120 {
+		chunk := makeWAL(r, 100_000+r.IntN(900_000))
+		if round%7 == 3 {
+			copy(chunk, noise(r, 60_000))
+		}
+		if round%11 == 5 {
+			start += protocol.LSN(r.IntN(5 * mib))
+		}
+		want, out = chunk, out[:0]
+		for len(chunk) > 0 {
+			n := min(1+r.IntN(90_000), len(chunk))
+			err := w.Write(1, start, chunk[:n], func(f *link.Frame) (err error) {
+				out, err = reader.Decode(out, f)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			chunk, start = chunk[n:], start+protocol.LSN(n)
+		}
+		if !bytes.Equal(out, want) {
+			t.Fatalf("round %d: the WAL came back changed", round)
+		}
+		if round == 40 {
+			base = heapBytes()
+		}
+	}
+	if grown := heapBytes() - base; grown > mib {
+		t.Errorf("the heap grew by %d bytes in 80 rounds", grown)
+	}
+	if s := w.Stats(); s.Mismatches != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestNoAllocationPerFrame(t *testing.T) {
+	r := random(t)
+	o := Options{ResetDistance: mib}
+	w, reader := mustWriter(t, o), mustReader(t, o)
+	chunk := makeWAL(r, 30_000)
+	start, out, frames := protocol.LSN(0), []byte(nil), 0
+	emit := func(f *link.Frame) (err error) {
+		frames++
+		out, err = reader.Decode(out[:0], f)
+		return err
+	}
+	run := func() {
+		if err := w.Write(1, start, chunk, emit); err != nil {
+			t.Fatal(err)
+		}
+		start += protocol.LSN(len(chunk))
+	}
+	for range 200 {
+		run()
+	}
+	frames = 0
+	allocs := testing.AllocsPerRun(400, run)
+	t.Logf("%.3f allocations per write over %d frames", allocs, frames)
+	if allocs >= 1 {
+		t.Errorf("%.2f allocations per frame", allocs)
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	wal := makeWAL(random(b), 4*mib)
+	for _, o := range []Options{{Codec: None}, {Level: 1}, {Level: 3}, {Level: 5}, {Level: 10}} {
+		for _, chunk := range []int{8 << 10, 128 << 10} {
+			b.Run(fmt.Sprintf("%s/level=%d/chunk=%dKiB", o.Codec, o.Level, chunk>>10), func(b *testing.B) {
+				w := mustWriter(b, o)
+				b.SetBytes(int64(len(wal)))
+				b.ReportAllocs()
+				for n := range b.N {
+					for at := 0; at < len(wal); at += chunk {
+						_ = w.Write(1, protocol.LSN(n*len(wal)+at), wal[at:at+chunk], func(*link.Frame) error { return nil })
+					}
+				}
+				s := w.Stats()
+				b.ReportMetric(float64(s.RawBytes)/float64(s.PayloadBytes), "ratio")
+			})
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	r := random(b)
+	wal := makeWAL(r, 4*mib)
+	w := mustWriter(b, Options{})
+	var frames []link.Frame
+	for at := 0; at < len(wal); at += 128 << 10 {
+		frames = append(frames, write(b, w, protocol.LSN(at), wal[at:at+128<<10])...)
+	}
+	reader := mustReader(b, Options{})
+	var out []byte
+	b.SetBytes(int64(len(wal)))
+	b.ReportAllocs()
+	for range b.N {
+		for i := range frames {
+			var err error
+			if out, err = reader.Decode(out[:0], &frames[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

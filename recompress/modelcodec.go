@@ -1,0 +1,40 @@
+package recompress
+
+import (
+	"fmt"
+
+	"walproxy/protocol"
+	"walproxy/recompress/model"
+)
+
+// modelEncoder is a model.Encoder as an encoder. The model is large, so a defect in it must not end the process: a panic
+// becomes an error, the frame goes out raw and is counted as a mismatch, and Begin clears all of the model's state.
+type modelEncoder struct{ model *model.Encoder }
+
+func (e *modelEncoder) Begin(tli protocol.Timeline, start protocol.LSN) { e.model.Reset(tli, start) }
+
+func (e *modelEncoder) Append(dst, wal []byte) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = dst, fmt.Errorf("model encoder: %v", p)
+		}
+	}()
+	return e.model.Append(dst, wal), nil
+}
+
+// modelDecoder is a model.Decoder as a decoder, guarded in the same way.
+type modelDecoder struct{ model *model.Decoder }
+
+func (d *modelDecoder) Begin(tli protocol.Timeline, start protocol.LSN) error {
+	d.model.Reset(tli, start)
+	return nil
+}
+
+func (d *modelDecoder) Append(dst, payload []byte, rawBytes int) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = dst, fmt.Errorf("model decoder: %v", p)
+		}
+	}()
+	return d.model.Decode(dst, payload, rawBytes)
+}

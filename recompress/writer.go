@@ -1,0 +1,133 @@
+package recompress
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+
+	"walproxy/protocol"
+	"walproxy/protocol/link"
+)
+
+// Stats counts what a Writer did since it was made.
+type Stats struct {
+	Frames       uint64 // frames made
+	RawFrames    uint64 // of these: carried as they are, for whatever reason
+	Mismatches   uint64 // of these: the encoder failed, or what it made did not decode to the same WAL. Ever above 0 is a defect
+	RawBytes     uint64 // WAL
+	PayloadBytes uint64 // what it became
+}
+
+// Writer turns WAL into frames. Encoders and buffers are reused from stream to stream; once warm it allocates nothing per
+// frame. Not safe for concurrent use, Stats excepted.
+type Writer struct {
+	distance uint64
+	codec    link.Codec
+	encoder  encoder // nil: raw frames only
+	check    *Reader // decodes every coded frame before it leaves
+
+	timeline protocol.Timeline
+	next     protocol.LSN // where the WAL goes on
+	stream   uint32       // identity of the stream in progress; 0 if the next frame starts one
+
+	frame   link.Frame
+	payload []byte
+	decoded []byte
+
+	frames, rawFrames, mismatches, rawBytes, payloadBytes atomic.Uint64
+}
+
+// NewWriter returns a Writer whose first frame starts a stream.
+func NewWriter(o Options) (*Writer, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{distance: uint64(o.ResetDistance)}
+	if w.encoder, w.codec, err = newEncoder(o); err != nil {
+		return nil, err
+	}
+	if w.check, err = NewReader(o); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Write makes frames of wal, which begins at start on tli, and hands each, sealed and proven to decode to the same bytes, to
+// emit. It cuts at reset boundaries and nowhere else; everything written is in a frame when it returns. A start that does not
+// follow the WAL written last begins a new stream. The frame and its payload are valid during emit only; wal is not retained.
+//
+// The only errors are emit's and that of WAL beyond the largest LSN. After one the next frame starts a stream.
+func (w *Writer) Write(tli protocol.Timeline, start protocol.LSN, wal []byte, emit func(*link.Frame) error) error {
+	if uint64(start)+uint64(len(wal)) < uint64(start) {
+		return fmt.Errorf("write WAL at %s on timeline %d: %d bytes go beyond the largest LSN", start, tli, len(wal))
+	}
+	if tli != w.timeline || start != w.next {
+		w.stream = 0
+	}
+	for len(wal) > 0 {
+		at := uint64(start) & (w.distance - 1)
+		if at == 0 {
+			w.stream = 0
+		}
+		piece := wal[:min(uint64(len(wal)), w.distance-at)]
+		w.build(tli, start, piece)
+		if err := emit(&w.frame); err != nil {
+			w.Reset()
+			return err
+		}
+		wal, start = wal[len(piece):], start+protocol.LSN(len(piece))
+		w.timeline, w.next = tli, start
+	}
+	return nil
+}
+
+// Flush hands out whatever was held back. This form of the Writer holds nothing back, so it does nothing.
+func (w *Writer) Flush(func(*link.Frame) error) error { return nil }
+
+// Reset makes the next frame start a stream.
+func (w *Writer) Reset() { w.stream = 0 }
+
+// Stats returns the counts so far. It may be called at any time, from anywhere.
+func (w *Writer) Stats() Stats {
+	return Stats{Frames: w.frames.Load(), RawFrames: w.rawFrames.Load(), Mismatches: w.mismatches.Load(),
+		RawBytes: w.rawBytes.Load(), PayloadBytes: w.payloadBytes.Load()}
+}
+
+// build leaves the sealed frame of wal, which lies within one window, in w.frame.
+func (w *Writer) build(tli protocol.Timeline, start protocol.LSN, wal []byte) {
+	f := &w.frame
+	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
+	if w.encoder == nil || !w.encode(f, wal) {
+		f.Codec, f.Starts, f.Continues, f.Stream, f.Payload = link.CodecRaw, false, false, 0, wal
+		f.Seal()
+		w.rawFrames.Add(1)
+	}
+	w.stream = f.StreamID() // a raw frame ends the stream: its reader cannot follow the encoder through it
+	w.frames.Add(1)
+	w.rawBytes.Add(uint64(len(wal)))
+	w.payloadBytes.Add(uint64(len(f.Payload)))
+}
+
+// encode completes f as a coded frame, or reports false: it would not be smaller than wal, or it does not hold wal.
+func (w *Writer) encode(f *link.Frame, wal []byte) bool {
+	if w.stream == 0 {
+		w.encoder.Begin(f.Timeline, f.Start)
+	}
+	var err error
+	if w.payload, err = w.encoder.Append(w.payload[:0], wal); err != nil {
+		w.mismatches.Add(1)
+		return false
+	}
+	if len(w.payload) >= len(wal) {
+		return false
+	}
+	f.Codec, f.Starts, f.Continues, f.Stream, f.Payload = w.codec, w.stream == 0, w.stream != 0, w.stream, w.payload
+	f.Seal()
+	w.decoded, err = w.check.Decode(w.decoded[:0], f)
+	if err != nil || !bytes.Equal(w.decoded, wal) {
+		w.mismatches.Add(1)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,103 @@
+// Package feed is a node's WAL: chunks or frames come in from the upstream, chunks or frames go out to any number of
+// consumers. Behind it are the spool on disk, the recompression, and a tail in memory that consumers at the end share.
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"walproxy/protocol"
+	"walproxy/protocol/link"
+	"walproxy/recompress"
+	"walproxy/slots/spool"
+)
+
+// DefaultTailBytes is the size of the tail when Options leaves it open.
+const DefaultTailBytes = 16 << 20
+
+// Options configure a Feed.
+type Options struct {
+	Recompress recompress.Options // how chunks become frames; ResetDistance is also that of the spool
+	TailBytes  int                // raw WAL kept in memory, a power of two; 0 means DefaultTailBytes
+	// MakeRoom is called when the spool has reached its cap or the disk is full, with the error. It returns when another try
+	// makes sense, or with an error that stops the upstream. nil: the error stops the upstream.
+	MakeRoom func(ctx context.Context, full error) error
+	// Observe is given all WAL that is taken in, in order, by the goroutine that writes; wal is valid during the call. nil: nobody.
+	Observe func(tli protocol.Timeline, start protocol.LSN, wal []byte)
+	Logger  *zap.Logger
+	Metrics *Metrics
+}
+
+// Feed is safe for one goroutine that writes (WAL, Frame, EndTimeline, Compare) and many that read.
+type Feed struct {
+	log  *spool.Log
+	opt  Options
+	zap  *zap.Logger
+	tail *tail
+
+	// The writing goroutine's own.
+	writer *recompress.Writer // chunks to frames
+	verify *recompress.Reader // frames from a link are decoded before they count
+	synced uint32             // the stream that verify is in the middle of; 0 if none
+	raw    []byte             // decoded frame
+}
+
+// New returns a feed over log. It does not own log.
+func New(log *spool.Log, opt Options) (*Feed, error) {
+	if opt.TailBytes == 0 {
+		opt.TailBytes = DefaultTailBytes
+	}
+	if opt.TailBytes < 0 || opt.TailBytes&(opt.TailBytes-1) != 0 {
+		return nil, fmt.Errorf("new feed: a tail of %d bytes is not a power of two", opt.TailBytes)
+	}
+	if opt.Logger == nil {
+		opt.Logger = zap.NewNop()
+	}
+	writer, err := recompress.NewWriter(opt.Recompress)
+	if err != nil {
+		return nil, fmt.Errorf("new feed: %w", err)
+	}
+	verify, err := newDecoder()
+	if err != nil {
+		return nil, fmt.Errorf("new feed: %w", err)
+	}
+	f := &Feed{
+		log: log, opt: opt, zap: opt.Logger.Named("feed"), tail: newTail(opt.TailBytes),
+		writer: writer, verify: verify,
+	}
+	if s := log.State(); s.Timeline != 0 {
+		f.tail.push(s.Timeline, s.End, nil)
+	}
+	return f, nil
+}
+
+// newDecoder returns a reader of frames from any window that the format allows.
+func newDecoder() (*recompress.Reader, error) {
+	return recompress.NewReader(recompress.Options{ResetDistance: link.MaxResetDistance})
+}
+
+// Position returns the current timeline and the end of the WAL that consumers can have; zero if there is none yet.
+func (f *Feed) Position() (protocol.Timeline, protocol.LSN) {
+	return f.tail.position()
+}
+
+// Sync makes what was written durable whenever there is something to do, until ctx ends; then once more.
+// Waits of several appends share one fsync.
+func (f *Feed) Sync(ctx context.Context) error {
+	for {
+		changed := f.log.Changed()
+		if s := f.log.State(); s.Flushed < s.End {
+			if err := f.log.Sync(); err != nil {
+				return fmt.Errorf("sync spool at %s: %w", s.End, err)
+			}
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

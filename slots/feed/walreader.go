@@ -1,0 +1,201 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"walproxy/protocol"
+	"walproxy/protocol/link"
+	"walproxy/recompress"
+	"walproxy/slots/spool"
+)
+
+// WALReader reads the WAL of one timeline as the server's walsender would: bytes before the timeline's fork come from its
+// ancestors. Not safe for concurrent use.
+type WALReader struct {
+	feed *Feed
+	tli  protocol.Timeline // what the consumer asked for
+	lsn  protocol.LSN      // next byte to return
+	buf  []byte            // what Next returned last
+
+	// Set while the WAL is read from the spool rather than from the tail.
+	frames  *spool.Reader
+	decoder *recompress.Reader
+	limit   protocol.LSN // where the timeline that frames reads hands over to the next one; 0 if it is open
+	raw     []byte       // decoded WAL
+	rawAt   protocol.LSN // LSN of raw[0]
+	again   protocol.LSN // where the spool was opened a second time
+}
+
+// OpenWAL returns a reader of tli's WAL from start on.
+//
+// Errors: *protocol.Error with SQLSTATE 58P01 if the WAL is no longer held, XX000 if start lies ahead of what is held or tli
+// is not in the history of the current timeline.
+func (f *Feed) OpenWAL(tli protocol.Timeline, start protocol.LSN) (*WALReader, error) {
+	current, end := f.tail.position()
+	if current == 0 {
+		return nil, protocol.Errorf(protocol.CodeCannotConnectNow, "no WAL has been received yet")
+	}
+	if tli == current && start > end {
+		return nil, protocol.Errorf(protocol.CodeInternalError,
+			"requested starting point %s is ahead of the WAL flush position of this server %s", start, end)
+	}
+	if err := f.checkSegment(tli, start); err != nil {
+		return nil, err
+	}
+	r := &WALReader{feed: f, tli: tli, lsn: start}
+	if r.inTail() {
+		return r, nil
+	}
+	if err := r.openSpool(start); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *WALReader) inTail() bool {
+	_, ok := r.feed.tail.read(nil, r.tli, r.lsn, 0)
+	return ok
+}
+
+// Close releases files and the decoder. Idempotent.
+func (r *WALReader) Close() error {
+	if r.frames == nil {
+		return nil
+	}
+	err := r.frames.Close()
+	r.frames, r.decoder, r.raw = nil, nil, nil
+	return err
+}
+
+// Next waits until there is WAL and returns up to limit bytes of it with their LSN; fewer only if there is no more at the
+// moment. wal is valid until the next call.
+//
+// Errors: *protocol.TimelineEndError behind the last byte of a timeline that has ended; *protocol.Error as OpenWAL returns
+// them; ctx's error.
+func (r *WALReader) Next(ctx context.Context, limit int) (start protocol.LSN, wal []byte, err error) {
+	for {
+		if err := r.fill(limit); err != nil {
+			return 0, nil, err
+		}
+		if n := len(r.buf); n > 0 {
+			start, r.lsn = r.lsn, r.lsn+protocol.LSN(n)
+			return start, r.buf, nil
+		}
+		if pushed := r.feed.tail.after(r.tli, r.lsn); pushed != nil {
+			select {
+			case <-pushed:
+			case <-ctx.Done():
+				return 0, nil, ctx.Err()
+			}
+		}
+	}
+}
+
+// fill puts up to limit bytes at lsn into buf: from the tail where it has them, else from the spool. Nothing without an error
+// means that lsn is the end of the current timeline, or was a moment ago.
+func (r *WALReader) fill(limit int) error {
+	r.buf = r.buf[:0]
+	for len(r.buf) < limit {
+		have, at := len(r.buf), r.lsn+protocol.LSN(len(r.buf))
+		var ok bool
+		if r.buf, ok = r.feed.tail.read(r.buf, r.tli, at, limit-have); ok {
+			if err := r.Close(); err != nil || len(r.buf) == have {
+				return err
+			}
+			continue
+		}
+		err := r.fillFromSpool(at, limit-have)
+		if err != nil && have > 0 {
+			return nil // it comes again with the next call, which has nothing to return before it
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillFromSpool appends to buf up to limit bytes at lsn, which the tail does not hold.
+func (r *WALReader) fillFromSpool(lsn protocol.LSN, limit int) error {
+	if end, next, ended := r.ended(); ended && lsn >= end {
+		return &protocol.TimelineEndError{Timeline: r.tli, Next: next, At: end}
+	}
+	if r.frames != nil && r.limit != 0 && lsn >= r.limit { // the ancestor ends here; go on with its successor
+		if err := r.Close(); err != nil {
+			return err
+		}
+	}
+	if r.frames == nil {
+		if err := r.openSpool(lsn); err != nil {
+			return err
+		}
+	}
+	for lsn >= r.rawAt+protocol.LSN(len(r.raw)) {
+		if err := r.decodeNext(lsn); err != nil {
+			return err
+		}
+	}
+	wal := r.raw[lsn-r.rawAt:]
+	if r.limit != 0 {
+		wal = wal[:min(protocol.LSN(len(wal)), r.limit-lsn)] // beyond lies what was sent before the switch was known
+	}
+	r.buf = append(r.buf, wal[:min(len(wal), limit)]...)
+	return nil
+}
+
+// ended returns where the requested timeline ended, if it has.
+func (r *WALReader) ended() (end protocol.LSN, next protocol.Timeline, ok bool) {
+	h, err := r.feed.currentHistory()
+	if err != nil {
+		return 0, 0, false
+	}
+	return h.End(r.tli)
+}
+
+// openSpool opens the spool at lsn on the timeline that holds it.
+func (r *WALReader) openSpool(lsn protocol.LSN) error {
+	from, limit, err := r.feed.locate(r.tli, lsn)
+	if err != nil {
+		return err
+	}
+	frames, err := r.feed.log.OpenReader(from, lsn)
+	if err != nil {
+		return r.feed.serverError(err, r.tli, lsn)
+	}
+	if r.decoder == nil {
+		if r.decoder, err = newDecoder(); err != nil {
+			return errors.Join(err, frames.Close())
+		}
+	}
+	r.frames, r.limit, r.raw, r.rawAt = frames, limit, r.raw[:0], 0
+	return nil
+}
+
+// decodeNext replaces raw by the next frame's WAL. It never has to wait: the spool holds the byte at lsn.
+func (r *WALReader) decodeNext(lsn protocol.LSN) error {
+	fr, err := r.frames.Next(context.Background())
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("read spool at %s on timeline %d: it ends before the timeline does", lsn, r.tli)
+	}
+	if err != nil {
+		return r.feed.serverError(err, r.tli, lsn) // retention may have overtaken this reader
+	}
+	if fr.Start > lsn {
+		return fmt.Errorf("read spool at %s on timeline %d: the next frame starts at %s", lsn, r.tli, fr.Start)
+	}
+	var unseen *link.UnseenStreamError
+	r.raw, err = r.decoder.Decode(r.raw[:0], fr)
+	r.rawAt = fr.Start
+	if errors.As(err, &unseen) && r.again != lsn {
+		// The spool was entered behind the start of fr's stream, at a frame that stands alone; enter it at that start, once.
+		r.again = lsn
+		return errors.Join(r.frames.Close(), r.openSpool(lsn))
+	}
+	if err != nil {
+		return fmt.Errorf("read spool at %s on timeline %d: %w", lsn, r.tli, err)
+	}
+	return nil
+}

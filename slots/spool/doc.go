@@ -1,0 +1,37 @@
+// Package spool is a node's own log of WAL on disk: frames, by timeline and window, appended by one writer and read by any
+// number of readers that follow it. Memory does not grow with the log or with a reader's backlog.
+//
+// # Files
+//
+//	<data>/lock                                 held while the log is open
+//	<data>/flushed                              how far the newest window is durable (a hint, see marker.go)
+//	<data>/identity                             whose WAL this is (package statefile)
+//	<data>/history/<8 hex TLI>.history          timeline history files, verbatim
+//	<data>/spool/<8 hex TLI>/<16 hex LSN>.win   one window: link.WindowHeader, then frames, then an index if it is sealed; LSN
+//	                                            is the first byte held
+//
+// A window ends at the next multiple of its reset distance. The first frame of a file has a full header, so each file is read
+// alone; a continuing frame's stream begins in the same file. The frame that ends a timeline is the last one of its last file.
+// Windows of a log are contiguous: each begins where the one before ended, a timeline where its parent's end says.
+//
+// The newest window is live: frames are appended. An older one may be replaced by a sealed one with the same WAL, whose frames,
+// and so whose streams, may be others. Whoever reads the live file then reads it to its end; the name stands for the sealed one.
+//
+// # Order of operations, and what a crash leaves
+//
+//   - A window file gets its header and first frame in one write. It is made only when the window before it is durable, so
+//     only the newest window of a log can be torn. Its name becomes durable with the first Sync after that.
+//   - Sync: fsync of the newest window, then of its directory and of the directory above where a name is new.
+//   - A frame that ends a timeline is written when the next timeline's history file is durable.
+//   - Retain removes the oldest window first and syncs the directory before it removes the next: what is left is contiguous.
+//   - A sealed window takes the place of a live one when a later window is durable, so that the newest window never is a sealed
+//     one: temporary file, fsync, rename, fsync of the directory. Until then the name stands for either file, both whole.
+//     Removal and replacement exclude each other, so a removed window does not come back.
+//   - Identity and history files: temporary file, fsync, rename, fsync of the directory.
+//
+// Open reads the newest window of each timeline to its end and the headers of the others. In the newest window of all, a last
+// frame that is incomplete or damaged with nothing behind it, or one in a sector that was never written, was not confirmed by
+// Sync: the file is cut off before it, with a line in the log. Should the newest window be a sealed one after all, because later
+// ones were taken away on purpose, it is made live again. Damage anywhere else, or below what <data>/flushed says, is a
+// *CorruptError. A failed fsync leaves the state of the disk unknown, so the log refuses everything after it: open it again.
+package spool

@@ -1,0 +1,131 @@
+package spool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"walproxy/protocol"
+	"walproxy/protocol/link"
+	"walproxy/slots/fs"
+)
+
+// scanResult is what the good frames at the beginning of a window file say.
+type scanResult struct {
+	frames int
+	offset int64        // behind the last good frame
+	end    protocol.LSN // behind the last good frame, the switch point if it ends the timeline
+	next   protocol.Timeline
+	stream uint32 // of the last good frame
+	cursor link.Cursor
+}
+
+// scan reads the frames of w, whose header has been read, up to size. The result is valid up to the first bad frame even
+// with an error.
+func (w *window) scan(file fs.File, size int64) (scanResult, error) {
+	r := frames{file: file}
+	r.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: w.header.ResetDistance})
+	result := scanResult{offset: r.offset, end: w.header.Start, cursor: r.cursor}
+	for {
+		f, _, err := r.next(size)
+		if errors.Is(err, io.EOF) {
+			return result, nil
+		}
+		if err == nil {
+			err = w.follows(&f, result)
+		}
+		if err != nil {
+			return result, err
+		}
+		if f.Codec == link.CodecTimelineEnd {
+			end, err := f.TimelineEnd()
+			if err != nil {
+				return result, err
+			}
+			result.next = end.Next
+		}
+		result.frames++
+		result.offset, result.end, result.stream, result.cursor = r.offset, f.End(), f.StreamID(), r.cursor
+	}
+}
+
+var errDisorder = errors.New("frame in the wrong place")
+
+// follows checks that a good frame belongs where it stands.
+func (w *window) follows(f *link.Frame, before scanResult) error {
+	inOrder := f.Start == before.end && f.Start < w.limit() || f.Codec == link.CodecTimelineEnd && f.Start <= before.end
+	if f.Timeline == w.header.Timeline && inOrder && before.next == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: it starts at %s on timeline %d, expected %s", errDisorder, f.Start, f.Timeline, before.end)
+}
+
+// torn tells the remains of writes that a loss of power cut short from damage, where reading the frame at r.offset failed
+// with cause. Torn is a last frame that is incomplete or fails its checksum, with nothing but zeros behind it, and a frame
+// that lies in a sector which was never written, whatever is behind it.
+func (r scanResult) torn(file fs.File, size int64, cause error) (bool, error) {
+	var unseen *link.UnseenStreamError
+	if r.next != 0 || !errors.Is(cause, link.ErrCorrupt) && !errors.Is(cause, link.ErrShort) && !errors.As(cause, &unseen) {
+		return false, nil // nothing is ever written behind the end of a timeline
+	}
+	rest, err := readRest(file, r.offset, size)
+	if err != nil {
+		return false, err
+	}
+	cursor := r.cursor
+	need, err := cursor.FrameLen(rest)
+	switch {
+	case errors.Is(err, link.ErrShort) || err == nil && need > len(rest):
+		return true, nil
+	case err != nil:
+		return unwritten(rest, r.offset, link.MaxFrameHeaderBytes), nil
+	}
+	return zeros(rest[need:]) || unwritten(rest, r.offset, need), nil
+}
+
+// sectorBytes is what a disk writes as a whole.
+const sectorBytes = 512
+
+// unwritten reports whether one of the sectors that hold the first n bytes of b, which begins at offset of its file, is zero
+// from there on.
+func unwritten(b []byte, offset int64, n int) bool {
+	for at := 0; at < min(n, len(b)); {
+		end := min(at+sectorBytes-int(offset+int64(at))%sectorBytes, len(b))
+		if zeros(b[at:end]) {
+			return true
+		}
+		at = end
+	}
+	return false
+}
+
+func zeros(b []byte) bool { return len(bytes.TrimRight(b, "\x00")) == 0 }
+
+// tornHeader reports whether a window file whose header is bad never had a good one: it is too short, its first sector was
+// never written, or no frame stands behind it.
+func tornHeader(file fs.File, size int64, cause error) (bool, error) {
+	var version *link.VersionError
+	if errors.As(cause, &version) {
+		return false, nil
+	}
+	if size < link.WindowHeaderBytes {
+		return true, nil
+	}
+	rest, err := readRest(file, 0, size)
+	if err != nil {
+		return false, err
+	}
+	return unwritten(rest, 0, link.WindowHeaderBytes) || zeros(rest[link.WindowHeaderBytes:]), nil
+}
+
+// maxRestBytes bounds what is read into memory to judge a bad tail: a frame of the largest kind and then some.
+const maxRestBytes = 2*link.MaxResetDistance + link.MaxFrameHeaderBytes
+
+func readRest(file fs.File, offset, size int64) ([]byte, error) {
+	rest := make([]byte, min(size-offset, maxRestBytes))
+	if _, err := file.ReadAt(rest, offset); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the tail: %w", err)
+	}
+	return rest, nil
+}

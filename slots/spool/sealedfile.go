@@ -1,0 +1,91 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"go.uber.org/zap"
+
+	"walproxy/protocol/link"
+	"walproxy/slots/fs"
+)
+
+// readIndex reads the index of a sealed window.
+//
+// Errors: *CorruptError; *link.VersionError; those of the file.
+func (w *window) readIndex(file fs.File, h link.WindowHeader) (link.Index, error) {
+	buf := make([]byte, h.IndexBytes) // the header bounds it
+	n, err := file.ReadAt(buf, int64(h.IndexOffset))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return link.Index{}, fmt.Errorf("read index of %s: %w", w.path, err)
+	}
+	index, err := link.DecodeIndex(h, buf[:n])
+	if err != nil {
+		return link.Index{}, w.bad(int64(h.IndexOffset), h.Start, err)
+	}
+	return index, nil
+}
+
+// sealedEnd reads the end of the timeline from a sealed window.
+func (w *window) sealedEnd(file fs.File) (scanResult, error) {
+	index, err := w.readIndex(file, w.header)
+	if err != nil {
+		return scanResult{}, err
+	}
+	entry, ends := index.Ends()
+	if !ends {
+		return scanResult{}, w.bad(w.size.Load(), w.header.End, errNoEnd)
+	}
+	r := frames{file: file}
+	r.seek(entry.Offset, index.Cursor(index.Len()-1))
+	f, _, err := r.next(w.size.Load())
+	if err == nil && (f.Timeline != w.header.Timeline || f.Start != w.header.End) {
+		err = errDisorder
+	}
+	if err != nil {
+		return scanResult{}, w.bad(entry.Offset, w.header.End, err)
+	}
+	end, err := f.TimelineEnd()
+	if err != nil {
+		return scanResult{}, w.bad(entry.Offset, w.header.End, err)
+	}
+	return scanResult{frames: 1, offset: r.offset, end: f.Start, next: end.Next}, nil
+}
+
+// unseal makes the newest window a live one again if it is sealed, which it never is unless later ones were taken away. So the
+// log goes on behind it as behind any other.
+func (l *Log) unseal(w *window) error {
+	buf, sealed := make([]byte, link.WindowHeaderBytes), false
+	err := l.withFile(w, func(file fs.File, _ int64) error {
+		n, _ := file.ReadAt(buf, 0) // what cannot be read or is no header is for repair to judge
+		h, err := link.DecodeWindowHeader(buf[:n])
+		sealed = err == nil && h.Kind == link.WindowSealed
+		return nil
+	})
+	if err != nil || !sealed {
+		return err
+	}
+	content, err := fs.ReadFile(l.fs, w.path, link.MaxWindowBytes)
+	if err != nil {
+		return fmt.Errorf("unseal window: %w", err)
+	}
+	h, err := link.ReadWindow(content, nil)
+	if err != nil {
+		return w.bad(0, w.header.Start, err)
+	}
+	live := h
+	live.Kind, live.End, live.IndexOffset, live.IndexBytes = link.WindowLive, 0, 0, 0
+	content = content[:h.IndexOffset]
+	live.Append(content[:0])
+	if err := l.rename(w.path, content); err != nil {
+		return fmt.Errorf("unseal window %s: %w", w.path, err)
+	}
+	if l.marker.timeline == w.header.Timeline && l.marker.start == w.header.Start {
+		l.marker = marker{} // it tells the length from before the window was sealed
+	}
+	l.logger.Warn("the newest window was sealed and takes frames again: later ones were taken away",
+		zap.String("file", w.path), lsnField(h.Start))
+	return l.syncDir(path.Dir(w.path))
+}
