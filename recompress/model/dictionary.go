@@ -29,7 +29,6 @@ type plan struct {
 	kind, rel int
 	ctx       uint32
 	history   uint32 // of the lengths as last time
-	steady    uint32 // of the steady fields as last time
 	mainBytes int
 	main      []byte
 	blocks    [planBlocks]planBlock

@@ -29,8 +29,7 @@ func (s *imageState) reset() { *s = imageState{} }
 // imageRef is what the last images of a relation looked like.
 type imageRef struct {
 	header   [pageHeaderBytes]byte
-	itemSize int // bytes of the last item
-	first    uint32
+	itemSize int                 // bytes of the last item
 	tuple    [tupleHeadSize]byte // header of the last heap tuple
 	other    [tupleHeadSize]byte // one before it that differed
 	special  [btreeSpecial]byte

@@ -12,7 +12,7 @@ const (
 	xactCommit = 0x00
 	xactAbort  = 0x20
 
-	heapInsert    = rmHeap<<8 | 0x00
+	heapInsert    = rmHeap << 8
 	heapDelete    = rmHeap<<8 | 0x10
 	heapUpdate    = rmHeap<<8 | 0x20
 	heapHotUpdate = rmHeap<<8 | 0x40

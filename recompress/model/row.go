@@ -189,7 +189,7 @@ func (m *model) rowPart(c *rowClass, b []byte, start int, old version, x *xact) 
 			}
 		}
 		w.slot.step = v - w.previous
-		if i > 0 && hits>>(i-1)&3 != 3 && words[i-1].pairsWith(w) {
+		if i > 0 && words[i-1].pairsWith(w) && (hits>>(i-1)&3 != 3 || words[i-1].slot.gain > -wideMargin) {
 			words[i-1].learnWide(w, le.Uint32(b[words[i-1].at-start:]), v)
 		}
 		if !t.wasText {
