@@ -91,7 +91,8 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 		s.next = uint16(item)
 	}
 	root := s.root
-	m.store.item(k.rel, k.number, item).root = root
+	fresh := m.store.item(k.rel, k.number, item)
+	*fresh = itemState{key: fresh.key, root: root}
 	x.updated(root, from.number, old)
 	x.block, x.offset, x.locked = k.number, uint16(item), 0
 }
