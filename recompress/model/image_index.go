@@ -89,7 +89,7 @@ func (m *model) imageTID(ctx uint32, t []byte, ref *imageRef) {
 	}
 	m.put16(t, block>>16)
 	m.put16(t[2:], block&0xffff)
-	next := [...]uint32{wasItem + 1, 1, wasItem - 1}
+	next := [...]uint32{wasItem + 1, 1, wasItem - 1, wasItem}
 	place := c + 3
 	if i == noPick {
 		place = c + 5
