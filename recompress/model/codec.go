@@ -4,13 +4,20 @@ import (
 	"slices"
 
 	"walproxy/protocol"
+	"walproxy/recompress/image"
 )
 
 // Encoder codes the WAL of one stream, piece by piece. Not safe for concurrent use.
 type Encoder struct{ m *model }
 
 // NewEncoder returns an Encoder that needs Reset before its first piece.
-func NewEncoder() *Encoder { return &Encoder{m: newModel()} }
+func NewEncoder() *Encoder {
+	e := &Encoder{m: newModel()}
+	if opener, err := image.NewOpener(); err == nil {
+		e.m.compressed.opener = opener
+	}
+	return e
+}
 
 // Reset begins a stream at start on tli. Its memory is kept.
 func (e *Encoder) Reset(tli protocol.Timeline, start protocol.LSN) { e.m.reset(tli, start) }

@@ -29,6 +29,7 @@ type plan struct {
 	kind, rel int
 	ctx       uint32
 	history   uint32 // of the lengths as last time
+	step      uint32 // between the items of the last two records
 	mainBytes int
 	main      []byte
 	blocks    [planBlocks]planBlock

@@ -8,7 +8,9 @@ import (
 )
 
 // scratch are the parts of a model that hold nothing from one piece to the next, or that nothing refers to after a reset.
-var scratch = []string{"Coder", "wal", "at", "end", "decoding", "rec", "scratch", "headCheck", "cost", "dict.key", "store.ring", "near.maps"}
+var scratch = []string{"Coder", "wal", "at", "end", "decoding", "rec", "scratch", "headCheck", "cost", "dict.key", "store.ring", "near.maps",
+	"compressed.opener.encoder", "compressed.opener.zstd", "compressed.opener.raw", "compressed.opener.again", "compressed.encoder",
+	"compressed.content", "compressed.stored", "compressed.block"}
 
 // Nothing of an earlier stream may steer a later one: a decoder that begins with the later one has not seen the earlier.
 // So a model that has coded all the samples is, after its reset, what a new one is.

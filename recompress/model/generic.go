@@ -23,14 +23,14 @@ func (m *model) main(r *record) {
 	case op == heapMultiInsert && n >= multiMain:
 		m.multiInsert(r, ctx)
 		return
-	case r.rmid == rmBtree && n == 2:
+	case (r.rmid == rmBtree || op == hashInsert) && n == 2:
 		m.btreeItem(r, ctx)
 		return
 	case r.rmid == rmXact && n >= 8:
 		m.xactMain(r, ctx)
 		return
 	}
-	m.bytes(ctx, r.main, r.plan.main)
+	m.fields(ctx, r.main, r.plan.main, r.xact)
 	m.mark(costMain)
 }
 
@@ -41,6 +41,10 @@ func (m *model) blockData(r *record, i int) {
 	n := len(r.main)
 	switch op := r.op() &^ heapInit; {
 	case r.rmid == rmBtree && (r.info&0xf0 == btreeSplitLeft || r.info&0xf0 == btreeSplitRight) && i == 1:
+		m.indexItems(k, ctx)
+		return
+	case op == ginUpdateMeta && i == 1:
+		k.rel.page.tid = tidOf(r.xact.block, r.xact.offset)
 		m.indexItems(k, ctx)
 		return
 	case i > 0:
@@ -56,7 +60,7 @@ func (m *model) blockData(r *record, i int) {
 	case op == heapPrune && (n == pruneMain || n == pruneMain16) && m.page.magic < firstMagicOf17:
 		m.pruneData(r, k.data, ctx)
 		return
-	case r.rmid == rmBtree && len(k.data) >= 8 && n == 2:
+	case (r.rmid == rmBtree || op == hashInsert) && len(k.data) >= 8 && n == 2:
 		m.btreeInsert(r, k, ctx)
 		return
 	}
@@ -64,7 +68,7 @@ func (m *model) blockData(r *record, i int) {
 	if i < planBlocks {
 		previous = r.plan.blocks[i].data
 	}
-	m.bytes(ctx, k.data, previous)
+	m.fields(ctx, k.data, previous, r.xact)
 	m.mark(costText)
 }
 
@@ -132,4 +136,15 @@ func (s *relState) target(number uint32) {
 	}
 	copy(s.targets[1:i+1], s.targets[:i])
 	s.targets[0] = number
+}
+
+// fields codes a structure that is not known: words if it is as long as the last of its kind, else bytes.
+func (m *model) fields(ctx uint32, b, previous []byte, x *xact) {
+	if len(b) != len(previous) || len(b) < 4 || len(b) > rowParts*rowBytes {
+		m.bytes(ctx, b, previous)
+		return
+	}
+	class := m.rows.class(ctx)
+	copy(class.row[:], previous)
+	m.row(class, b, 0, version{}, x)
 }

@@ -55,9 +55,10 @@ func (m *model) heapDelete(r *record, ctx uint32) {
 	m.put32(b, m.u32(ctx+ctxHeapXmax, []uint32{r.xid, at32(last, 0)}, le.Uint32(b)))
 	m.mark(costMain)
 	p := m.store.page(k.rel, k.number)
-	c := [...]uint32{at16(last, 4) + 1, uint32(x.offset), uint32(p.newest)}
+	c := [...]uint32{at16(last, 4) + 1, uint32(x.offset), uint32(p.newest), at16(last, 4) + r.plan.step, r.plan.step}
 	item := m.u16(ctx+ctxHeapItem, c[:], uint32(le.Uint16(b[4:])))
 	m.put16(b[4:], item)
+	r.plan.step = item - at16(last, 4)
 	m.mark(costOffset)
 	if r.op()&^heapInit == heapLock {
 		x.locked = uint16(item)
@@ -91,7 +92,8 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 		s.next = uint16(item)
 	}
 	root := s.root
-	m.store.item(k.rel, k.number, item).root = root
+	fresh := m.store.item(k.rel, k.number, item)
+	*fresh = itemState{key: fresh.key, root: root}
 	x.updated(root, from.number, old)
 	x.block, x.offset, x.locked = k.number, uint16(item), 0
 }

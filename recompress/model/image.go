@@ -56,8 +56,17 @@ const (
 // maxPatches bounds the stale bytes of a page that is taken apart. A page with more is carried as bytes.
 const maxPatches = 1024
 
-// pageImage codes a block's image: taken apart if it is a heap or index page whose parts account for all of it, else as bytes.
+// pageImage codes a block's image.
 func (m *model) pageImage(k *block) {
+	if k.imageInfo&m.compressedMask() != 0 {
+		m.compressedImage(k)
+	} else {
+		m.plainImage(k)
+	}
+}
+
+// plainImage codes an image that is not compressed: taken apart if it is a heap or index page whose parts account for all of it, else as bytes.
+func (m *model) plainImage(k *block) {
 	kind := imageRaw
 	if !m.decoding {
 		kind = m.imageKind(k)

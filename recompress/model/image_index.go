@@ -31,6 +31,13 @@ func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
 			m.bytes(ctx+ctxImageTuple, t, nil)
 			continue
 		}
+		if m.nextTuple(ctx, t, ref, uint32(length)) {
+			m.mark(costImageTuples)
+			*x = xact{}
+			m.row(class, t[indexTupleHead:], 0, version{}, x)
+			m.mark(costImageValues)
+			continue
+		}
 		m.imageTID(ctx, t, ref)
 		candidates := [...]uint32{uint32(length) | ref.info&^0x1fff, uint32(length)}
 		m.put16(t[6:], m.u16(ctx+ctxImageTuple, candidates[:], at16(t, 6)))
@@ -40,6 +47,22 @@ func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
 		m.row(class, t[indexTupleHead:], 0, version{}, x)
 		m.mark(costImageValues)
 	}
+}
+
+// nextTuple codes whether an index tuple points to the heap tuple behind the last one's and has the same flags.
+func (m *model) nextTuple(ctx uint32, t []byte, ref *imageRef, length uint32) bool {
+	tid := ref.tid
+	le.PutUint16(tid[4:], le.Uint16(tid[4:])+1)
+	info := length | ref.info&^0x1fff
+	if !m.flag(ctx+ctxImageField, 15, !m.decoding && string(t[:6]) == string(tid[:]) && at16(t, 6) == info) {
+		return false
+	}
+	ref.tid, ref.info = tid, info
+	if m.decoding {
+		copy(t, tid[:])
+	}
+	m.put16(t[6:], info)
+	return true
 }
 
 // imageTID codes the TID of an index tuple: behind the one before, near it, or anywhere.
@@ -66,7 +89,7 @@ func (m *model) imageTID(ctx uint32, t []byte, ref *imageRef) {
 	}
 	m.put16(t, block>>16)
 	m.put16(t[2:], block&0xffff)
-	next := [...]uint32{wasItem + 1, 1, wasItem - 1}
+	next := [...]uint32{wasItem + 1, 1, wasItem - 1, wasItem}
 	place := c + 3
 	if i == noPick {
 		place = c + 5

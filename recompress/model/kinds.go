@@ -8,6 +8,8 @@ const (
 	rmHeap2 = 9
 	rmHeap  = 10
 	rmBtree = 11
+	rmHash  = 12
+	rmGin   = 13
 
 	xactCommit = 0x00
 	xactAbort  = 0x20
@@ -21,6 +23,9 @@ const (
 
 	heapMultiInsert = rmHeap2<<8 | 0x50
 	heapPrune       = rmHeap2<<8 | 0x10
+
+	hashInsert    = rmHash<<8 | 0x20
+	ginUpdateMeta = rmGin<<8 | 0x60
 
 	btreeSplitLeft  = 0x30 // the new item goes to the left page
 	btreeSplitRight = 0x40

@@ -35,16 +35,17 @@ type model struct {
 	scratch   []byte // a record that page headers interrupt (encoder), the record being decoded (decoder)
 	headCheck []byte
 
-	dict   dictionary
-	xacts  transactions
-	field  fields
-	rows   rows
-	text   text
-	store  store
-	image  imageState
-	pruned pruned
-	near   neighbourMaps
-	cost   *Costs
+	dict       dictionary
+	xacts      transactions
+	field      fields
+	rows       rows
+	text       text
+	store      store
+	image      imageState
+	pruned     pruned
+	compressed compressed
+	near       neighbourMaps
+	cost       *Costs
 }
 
 func newModel() *model {
@@ -70,6 +71,7 @@ func (m *model) reset(tli protocol.Timeline, start protocol.LSN) {
 	m.image.reset()
 	m.pruned = pruned{}
 	m.near.reset()
+	m.compressed.reset()
 }
 
 // flag codes a truth value in one of the sixteen places of a context.

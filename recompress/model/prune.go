@@ -3,10 +3,10 @@ package model
 import "walproxy/recompress/rangecoder"
 
 const (
-	pruneMain    = 8   // xl_heap_prune of 13-15: horizon, redirected, dead; 16 appends a byte
-	pruneMain16  = 9   //
-	chainLimit   = 400 // items of a HOT chain that are followed
-	removedLimit = 600 // items that redirections are expected to free
+	pruneMain    = 8    // xl_heap_prune of 13-15: horizon, redirected, dead; 16 appends a byte
+	pruneMain16  = 9    //
+	chainLimit   = 8192 // items of HOT chains that are followed for a record
+	removedLimit = 600  // items that redirections are expected to free
 
 	ctxPruneXid = 0x0c01_0000 + iota
 	ctxPruneCount
@@ -25,6 +25,7 @@ type pruned struct {
 	from    uint32 // redirect listed last
 	removed [removedLimit]uint16
 	n, next int
+	steps   int // taken along chains
 }
 
 // pruneMain codes the main data of a prune: the horizon and how many items were redirected and killed.
@@ -53,7 +54,7 @@ func (m *model) pruneData(r *record, b []byte, ctx uint32) {
 	k := &r.blocks[0]
 	p := &m.pruned
 	p.rel, p.number, p.ctx = k.rel, k.number, rangecoder.Hash(k.rel.ctx, ctxPruneFrom)
-	p.last, p.from, p.n, p.next = 0, 0, 0, 0
+	p.last, p.from, p.n, p.next, p.steps = 0, 0, 0, 0, 0
 	redirected, dead := int(at16(r.main, 4)), int(at16(r.main, 6))
 	for i := 0; i+2 <= len(b); i += 2 {
 		v := uint32(le.Uint16(b[i:]))
@@ -102,16 +103,9 @@ func (m *model) pruneTo(p *pruned, v uint32) uint32 {
 		first = t.next
 	}
 	c := [...]uint32{0, 0, 0, uint32(m.store.page(p.rel, p.number).newest)}
-	for at, steps := first, 0; at != 0 && steps < chainLimit; steps++ {
+	start := p.n
+	for at := first; at != 0 && p.n < removedLimit && p.steps < chainLimit; p.steps++ {
 		c[2], c[1], c[0] = c[1], c[0], uint32(at)
-		u := m.store.known(p.rel, p.number, uint32(at))
-		if u == nil {
-			break
-		}
-		at = u.next
-	}
-	v = m.u16(p.ctx+ctxPruneTo, c[:], v)
-	for at := first; at != 0 && uint32(at) != v && p.n < removedLimit; {
 		p.removed[p.n] = at
 		p.n++
 		u := m.store.known(p.rel, p.number, uint32(at))
@@ -119,6 +113,13 @@ func (m *model) pruneTo(p *pruned, v uint32) uint32 {
 			break
 		}
 		at = u.next
+	}
+	v = m.u16(p.ctx+ctxPruneTo, c[:], v)
+	for i, at := range p.removed[start:p.n] {
+		if uint32(at) == v {
+			p.n = start + i
+			break
+		}
 	}
 	m.store.item(p.rel, p.number, p.from).redir = uint16(v)
 	return v

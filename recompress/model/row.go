@@ -10,8 +10,9 @@ const (
 	classLog  = 10
 	slotLog   = 13
 	pairLog   = 13
-	rowWords  = 64 // words of a row that are coded as numbers
+	rowWords  = 64 // words of a part of a row
 	rowBytes  = 4 * rowWords
+	rowParts  = 2 // of rowBytes each
 	baseCount = 4
 	yieldSpan = 64
 
@@ -25,7 +26,6 @@ type rowClass struct {
 	history uint32 // of the mask as last time
 	mask    uint64 // words of the last row that were as expected
 	row     [rowBytes]byte
-	n       int // bytes of row that were ever set
 	yield   int // how well text of this class has matched earlier text
 	rows    uint32
 }
@@ -111,12 +111,49 @@ const (
 )
 
 // row codes b, the part of a row that begins at byte start of it. old is what is known of the row's old version; values that the
-// transaction x wrote earlier are predictions too. What is behind rowBytes is coded as text.
+// transaction x wrote earlier are predictions too. What is behind the parts that are coded as words is coded as text.
 func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
+	m.rows.text = cursor{}
+	first, parts := c, rowParts
+	if start+len(b) > rowParts*rowBytes {
+		parts = 1 // more text than numbers, most likely
+	}
+	for k := range parts {
+		if n := min(len(b), rowBytes-start); n > 0 {
+			if k > 0 {
+				c = m.rows.class(first.ctx + uint32(k))
+			}
+			m.rowPart(c, b[:n], start, old, x)
+			b, start = b[n:], rowBytes
+		}
+		if len(b) == 0 {
+			break
+		}
+		start -= rowBytes
+		old = old.from(rowBytes)
+	}
+	m.mark(costValue)
+	if len(b) > 0 {
+		var rest []byte
+		if old.low <= start && old.high > start {
+			rest = old.data[start:old.high]
+		}
+		m.tail(first, b, rest)
+		m.mark(costText)
+	}
+}
+
+// from returns what is known of the row behind its first n bytes.
+func (v version) from(n int) version {
+	return version{v.data[min(n, len(v.data)):], max(v.low-n, 0), max(v.high-n, 0)}
+}
+
+// rowPart codes b, which begins at byte start of a part of a row and ends in it.
+func (m *model) rowPart(c *rowClass, b []byte, start int, old version, x *xact) {
 	end := start + len(b)
 	n := 0
 	t := &m.rows
-	for at := start; at < end && at < rowBytes; n++ {
+	for at := start; at < end; n++ {
 		at = m.expect(c, &t.words[n], at, end, old, x)
 	}
 	words := t.words[:n]
@@ -130,7 +167,6 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 		}
 	}
 	hits = m.mask(c, words, hits&^(wides|wides<<1))
-	t.text = cursor{}
 	c.rows++
 	for i := 0; i < len(words); i++ {
 		w := &words[i]
@@ -153,7 +189,7 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 			}
 		}
 		w.slot.step = v - w.previous
-		if i > 0 && hits>>(i-1)&3 != 3 && words[i-1].pairsWith(w) {
+		if i > 0 && words[i-1].pairsWith(w) && (hits>>(i-1)&3 != 3 || words[i-1].slot.gain > -wideMargin) {
 			words[i-1].learnWide(w, le.Uint32(b[words[i-1].at-start:]), v)
 		}
 		if !t.wasText {
@@ -165,20 +201,7 @@ func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 			}
 		}
 	}
-	if start < rowBytes {
-		copy(c.row[start:], b)
-		c.n = max(c.n, min(end, rowBytes))
-	}
-	m.mark(costValue)
-	if done := rowBytes - start; len(b) > max(done, 0) {
-		done = max(done, 0)
-		var rest []byte
-		if old.high > start+done && old.low <= start+done {
-			rest = old.data[start+done : old.high]
-		}
-		m.tail(c, b[done:], rest)
-		m.mark(costText)
-	}
+	copy(c.row[start:], b)
 }
 
 // widePair codes two words as one number.

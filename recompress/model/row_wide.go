@@ -71,11 +71,16 @@ func (w *word) learnWide(next *word, low, high uint32) {
 	d := uint64(high)<<32 | uint64(low)
 	d -= uint64(next.previous)<<32 | uint64(w.previous)
 	one := max(bits.Len64(d<<1^uint64(int64(d)>>63))-int(w.slot.zeros.shift), 0)
-	two := wordBits(low-w.previous) + wordBits(high-next.previous)
+	two := w.estimate(low) + next.estimate(high)
 	s := w.slot
 	s.gain += (int16(two-one)*8 - s.gain) / 8
 	s.isWide = s.gain > wideMargin
 }
 
-// wordBits estimates what a word takes that differs by d from the row before.
-func wordBits(d uint32) int { return residualBits(d) + 1 }
+// estimate returns about how many bits a word takes on its own.
+func (w *word) estimate(v uint32) int {
+	if v == w.expected {
+		return 0
+	}
+	return residualBits(v-w.previous) + 1
+}
