@@ -71,6 +71,13 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 soak: postgres ## long seeded runs of the fault tests (SOAKTIME bounds them)
 	WALPROXY_SOAK=1 go test -count=1 -v -run Soak -timeout $(SOAKTIME) ./integration/...
 
+.PHONY: bench
+bench: build postgres bench-relay bench-engine ## measure relay and recompression; writes BENCHMARKS.md (takes long; see the next two)
+
+.PHONY: bench-relay
+bench-relay: build ## throughput, commit latency and memory of the relay; a section of BENCHMARKS.md (RELAY_FLAGS)
+	go run ./integration/bench -binary bin/walproxy $(RELAY_FLAGS)
+
 .PHONY: bench-engine
 bench-engine: build ## recompression against general compressors on real WAL; a section of BENCHMARKS.md (BENCH_FLAGS=-quick)
 	integration/install-postgres.sh --any

@@ -65,7 +65,7 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "%s done in %.0f s\n", part.name, time.Since(started).Seconds())
 	}
-	return b.report.Write(out, "relay", "make bench")
+	return b.report.Write(out, "relay", "make bench-relay")
 }
 
 // primary starts a server with a pgbench database.
