@@ -115,6 +115,8 @@ type nullSink struct {
 	bytes int
 }
 
+func (*nullSink) Ahead(protocol.LSN) {}
+
 func (n *nullSink) WAL(_ context.Context, _ protocol.Timeline, _ protocol.LSN, wal []byte) error {
 	n.bytes += len(wal)
 	return nil
