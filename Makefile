@@ -16,6 +16,7 @@ FUZZTIME    ?= 30s
 SOAKTIME    ?= 12h
 DEMO_FLAGS  ?=
 TEST_FLAGS  ?=
+BENCH_FLAGS ?=
 # The packages that start goroutines, without real servers, run under the race detector too. Codecs and formats have none,
 # and take ten times as long under it.
 RACE = $$(go list ./... | grep -vE '^walproxy/(integration|recompress|protocol/wal$$|protocol/link$$)')
@@ -69,6 +70,12 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 .PHONY: soak
 soak: postgres ## long seeded runs of the fault tests (SOAKTIME bounds them)
 	WALPROXY_SOAK=1 go test -count=1 -v -run Soak -timeout $(SOAKTIME) ./integration/...
+
+.PHONY: bench-engine
+bench-engine: build ## recompression against general compressors on real WAL; a section of BENCHMARKS.md (BENCH_FLAGS=-quick)
+	integration/install-postgres.sh --any
+	integration/install-tools.sh --bench
+	go run ./integration/bench/engine -binary bin/walproxy $(BENCH_FLAGS)
 
 .PHONY: clean
 clean: ## remove what was built; fetched servers stay

@@ -69,7 +69,7 @@ func TestFullSpoolBlocks(t *testing.T) {
 		return m["walproxy_spool_alarm"] == 0 && m["walproxy_spool_blocked"] == 0, err
 	}))
 	for _, want := range []string{"there is room in the spool again", "the spool is no longer nearly full"} {
-		if !strings.Contains(node.Log(), want) {
+		if err := pgcluster.Until(ctx, func() (bool, error) { return strings.Contains(node.Log(), want), nil }); err != nil {
 			t.Errorf("nothing in the log of %q", want)
 		}
 	}

@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
 # Installs by apt-get what `make test` needs beside Go, if it is missing: a C compiler (for the race detector), npm (to fetch
-# PostgreSQL servers) and promtool (to check alert rules). Without root or apt-get it says what to install and fails.
+# PostgreSQL servers) and promtool (to check alert rules); with --bench, the compressors that `make bench-engine` compares with.
+# Without root or apt-get it says what to install and fails.
 set -euo pipefail
 
 packages=()
-command -v gcc >/dev/null || packages+=(gcc libc6-dev)
-command -v npm >/dev/null || packages+=(npm)
-command -v promtool >/dev/null || packages+=(prometheus)
+if [[ ${1-} == --bench ]]; then
+	command -v zstd >/dev/null || packages+=(zstd)
+	command -v xz >/dev/null || packages+=(xz-utils)
+	command -v lz4 >/dev/null || packages+=(lz4)
+else
+	command -v gcc >/dev/null || packages+=(gcc libc6-dev)
+	command -v npm >/dev/null || packages+=(npm)
+	command -v promtool >/dev/null || packages+=(prometheus)
+fi
 if [[ ${#packages[@]} -eq 0 ]]; then exit; fi
 if [[ $(id -u) -ne 0 ]] || ! command -v apt-get >/dev/null; then
 	echo "install-tools: please install: ${packages[*]} (Debian, Ubuntu, as root: apt-get install ${packages[*]})" >&2

@@ -145,6 +145,12 @@ func TestRelayUnderLoad(t *testing.T) {
 	r := startRelay(ctx, t, pgcluster.Options{Major: 15, Autovacuum: true})
 	_, err := r.primary.Pgbench(ctx, "-i", "-q", "-s", "2")
 	must(t, err)
+	for _, n := range []*nodeproc.Node{r.a, r.b} { // so that sealed windows are served from here on
+		must(t, pgcluster.Until(ctx, func() (bool, error) {
+			m, err := n.Metrics()
+			return m["walproxy_spool_sealed_windows_total"] > 0, err
+		}))
+	}
 	stop := load(ctx, r.primary)
 	for _, n := range []*nodeproc.Node{r.a, r.b, r.a, r.b} {
 		before, err := r.primary.FlushLSN(ctx)

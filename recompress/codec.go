@@ -15,7 +15,7 @@ import (
 type Codec uint8
 
 const (
-	Auto  Codec = iota // the best codec there is: Zstd at present
+	Auto  Codec = iota // Model, and Zstd while the Writer has to hurry
 	Zstd               // one zstd stream per window, flushed at the end of every frame
 	None               // raw frames only
 	Model              // one model of records and pages per window, flushed at the end of every frame
@@ -96,7 +96,7 @@ func newEncoder(o Options) (encoder, link.Codec, error) {
 	switch o.Codec {
 	case None:
 		return nil, link.CodecRaw, nil
-	case Model:
+	case Model, Auto:
 		return &modelEncoder{model.NewEncoder()}, link.CodecModel, nil
 	}
 	e, err := zstd.NewEncoder(o.Level, o.ResetDistance)

@@ -53,9 +53,9 @@ func TestFaultyEncoderIsCaught(t *testing.T) {
 
 func testFault(t *testing.T, fault func(dst, wal []byte, real encoder) ([]byte, error)) {
 	r := random(t)
-	w, reader := mustWriter(t, Options{ResetDistance: mib}), mustReader(t, Options{ResetDistance: mib})
+	w, reader := mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), mustReader(t, Options{ResetDistance: mib})
 	wal, calls := makeWAL(r, 200_000), 0
-	w.encoder = &faulty{encoder: w.encoder, fault: func(dst, wal []byte, real encoder) ([]byte, error) {
+	w.best.encoder = &faulty{encoder: w.best.encoder, fault: func(dst, wal []byte, real encoder) ([]byte, error) {
 		if calls++; calls%4 == 3 {
 			return fault(dst, wal, real)
 		}
@@ -81,7 +81,7 @@ func testFault(t *testing.T, fault func(dst, wal []byte, real encoder) ([]byte, 
 
 func TestRawFallback(t *testing.T) {
 	r := random(t)
-	w := mustWriter(t, Options{})
+	w := mustWriter(t, Options{Codec: Zstd})
 	frames := write(t, w, 0, makeWAL(r, 50_000))
 	frames = append(frames, write(t, w, 50_000, noise(r, 20_000))...)
 	frames = append(frames, write(t, w, 70_000, makeWAL(r, 50_000))...)
@@ -115,7 +115,7 @@ func TestRawFallback(t *testing.T) {
 // A frame that nobody took, a jump, another timeline and Reset each begin a new stream.
 func TestNewStreams(t *testing.T) {
 	r := random(t)
-	w := mustWriter(t, Options{})
+	w := mustWriter(t, Options{Codec: Zstd})
 	starts := func(what string, want bool, tli protocol.Timeline, start protocol.LSN) {
 		t.Helper()
 		err := w.Write(tli, start, makeWAL(r, 10_000), func(f *link.Frame) error {
@@ -148,7 +148,7 @@ func TestNewStreams(t *testing.T) {
 // A stream is followed frame by frame or not at all.
 func TestUnseenStream(t *testing.T) {
 	r := random(t)
-	a, b := mustWriter(t, Options{}), mustWriter(t, Options{})
+	a, b := mustWriter(t, Options{Codec: Zstd}), mustWriter(t, Options{Codec: Zstd})
 	wal := makeWAL(r, 60_000)
 	var fa, fb []link.Frame
 	for at := 0; at < len(wal); at += 10_000 {

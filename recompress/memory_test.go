@@ -25,7 +25,7 @@ func TestMemory(t *testing.T) {
 	wal := makeWAL(r, 8*mib)
 	for _, level := range zstd.Levels {
 		before := heapBytes()
-		w := mustWriter(t, Options{Level: level})
+		w := mustWriter(t, Options{Codec: Zstd, Level: level})
 		var frames []link.Frame
 		for at := 0; at < len(wal); at += 128 << 10 {
 			frames = append(frames, write(t, w, protocol.LSN(at), wal[at:at+128<<10])...)
@@ -63,7 +63,7 @@ func TestMemory(t *testing.T) {
 // A long run with one Writer and one Reader over windows of every kind: nothing goes wrong in reuse, and nothing grows.
 func TestReuseSoak(t *testing.T) {
 	r := random(t)
-	o := Options{Level: 1, ResetDistance: mib}
+	o := Options{Codec: Zstd, Level: 1, ResetDistance: mib}
 	w, reader := mustWriter(t, o), mustReader(t, o)
 	var out, want []byte
 	start, base := protocol.LSN(0), int64(0)
@@ -104,7 +104,7 @@ func TestReuseSoak(t *testing.T) {
 
 func TestNoAllocationPerFrame(t *testing.T) {
 	r := random(t)
-	o := Options{ResetDistance: mib}
+	o := Options{Codec: Zstd, ResetDistance: mib}
 	w, reader := mustWriter(t, o), mustReader(t, o)
 	chunk := makeWAL(r, 30_000)
 	start, out, frames := protocol.LSN(0), []byte(nil), 0
@@ -153,7 +153,7 @@ func BenchmarkWrite(b *testing.B) {
 func BenchmarkDecode(b *testing.B) {
 	r := random(b)
 	wal := makeWAL(r, 4*mib)
-	w := mustWriter(b, Options{})
+	w := mustWriter(b, Options{Codec: Zstd})
 	var frames []link.Frame
 	for at := 0; at < len(wal); at += 128 << 10 {
 		frames = append(frames, write(b, w, protocol.LSN(at), wal[at:at+128<<10])...)

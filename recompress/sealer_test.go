@@ -21,7 +21,9 @@ import (
 func each(frames []link.Frame) iter.Seq2[*link.Frame, error] {
 	return func(yield func(*link.Frame, error) bool) {
 		var payload []byte
-		for _, f := range frames {
+		var f link.Frame
+		for i := range frames {
+			f = frames[i]
 			payload = append(payload[:0], f.Payload...)
 			f.Payload = payload
 			if !yield(&f, nil) {
@@ -63,8 +65,8 @@ func unseal(t testing.TB, window []byte) (wal []byte, frames []link.Frame) {
 // same on every run, with whatever the sealer did before.
 func TestSealAnything(t *testing.T) {
 	r := random(t)
-	reused := mustSealer(t, Options{ResetDistance: 4 * mib})
-	for round := range 16 {
+	reused := mustSealer(t, Options{Codec: Zstd, ResetDistance: 4 * mib})
+	for round := range 12 {
 		codec := []Codec{Zstd, Zstd, None, Model}[round%4]
 		start := protocol.LSN(r.Uint64N(1<<40)).Floor(mib) + protocol.LSN(r.IntN(2)*r.IntN(mib))
 		length := 1 + r.IntN(int(start.Next(mib)-start))
@@ -99,12 +101,12 @@ func TestSealAnything(t *testing.T) {
 		if last := sealed[len(sealed)-1]; end != nil && !reflect.DeepEqual(last, *end) {
 			t.Fatalf("round %d: the end of the timeline is %+v, was %+v", round, last, *end)
 		}
-		sh, err := link.DecodeWindowHeader(window)
-		if err != nil || stats.Bytes != int64(len(window)) || stats.Bytes > stats.BytesBefore+int64(sh.IndexBytes) || stats.Frames != len(sealed) ||
+		kept := stats.BytesBefore + 8 + 13*int64(len(frames)) // with an index of all of them
+		if stats.Bytes != int64(len(window)) || stats.Bytes > kept || stats.Frames != len(sealed) ||
 			stats.FramesBefore != len(frames) || stats.WALBytes != int64(len(wal)) || stats.Mismatches != 0 {
-			t.Fatalf("round %d: %+v, %v", round, stats, err)
+			t.Fatalf("round %d: %+v", round, stats)
 		}
-		again, _, err := mustSealer(t, Options{}).Seal(nil, h, each(frames))
+		again, _, err := mustSealer(t, Options{Codec: Zstd}).Seal(nil, h, each(frames))
 		if err != nil || !bytes.Equal(again, window) {
 			t.Fatalf("round %d: another sealer makes another window, %v", round, err)
 		}
@@ -119,8 +121,8 @@ func TestSealAnything(t *testing.T) {
 func TestSealSavesWhereItCan(t *testing.T) {
 	r := random(t)
 	wal := makeWAL(r, mib)
-	commits := encode(t, r, mustWriter(t, Options{ResetDistance: mib}), 0, wal, 400)
-	window, stats, err := mustSealer(t, Options{}).Seal(nil, windowHeader(0), each(commits))
+	commits := encode(t, r, mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), 0, wal, 400)
+	window, stats, err := mustSealer(t, Options{Codec: Zstd}).Seal(nil, windowHeader(0), each(commits))
 	if err != nil || !stats.Encoded || stats.Frames != 4 || stats.Bytes*3 > stats.BytesBefore*2 {
 		t.Fatalf("%+v, %v", stats, err)
 	}
@@ -128,7 +130,7 @@ func TestSealSavesWhereItCan(t *testing.T) {
 	if !frames[0].Starts || !frames[3].Continues {
 		t.Fatal("the window is not one stream")
 	}
-	if _, stats, err = mustSealer(t, Options{}).Seal(nil, windowHeader(0), each(frames)); err != nil || stats.Encoded {
+	if _, stats, err = mustSealer(t, Options{Codec: Zstd}).Seal(nil, windowHeader(0), each(frames)); err != nil || stats.Encoded {
 		t.Fatalf("frames that are sealed already: %+v, %v", stats, err)
 	}
 }
@@ -158,8 +160,8 @@ func TestSealTakesTheBetterCodec(t *testing.T) {
 func TestSealRefuses(t *testing.T) {
 	r := random(t)
 	wal := makeWAL(r, 300_000)
-	good := encode(t, r, mustWriter(t, Options{ResetDistance: mib}), mib, wal, 50_000)
-	s := mustSealer(t, Options{})
+	good := encode(t, r, mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), mib, wal, 50_000)
+	s := mustSealer(t, Options{Codec: Zstd})
 	changed := func(change func(f []link.Frame) []link.Frame) []link.Frame {
 		frames := append([]link.Frame(nil), good...)
 		return change(frames)
@@ -177,8 +179,8 @@ func TestSealRefuses(t *testing.T) {
 			f[3].Payload[len(f[3].Payload)/2] ^= 1
 			return f
 		})), link.ErrCorrupt},
-		"other window": {each(encode(t, r, mustWriter(t, Options{ResetDistance: mib}), 2*mib, wal, 50_000)), link.ErrCorrupt},
-		"two windows":  {each(encode(t, r, mustWriter(t, Options{ResetDistance: mib}), mib, makeWAL(r, mib+1), 50_000)), link.ErrCorrupt},
+		"other window": {each(encode(t, r, mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), 2*mib, wal, 50_000)), link.ErrCorrupt},
+		"two windows":  {each(encode(t, r, mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), mib, makeWAL(r, mib+1), 50_000)), link.ErrCorrupt},
 		"read error":   {func(yield func(*link.Frame, error) bool) { _ = yield(&good[0], nil) && yield(nil, errDisk) }, errDisk},
 	} {
 		out, _, err := s.Seal([]byte("kept"), windowHeader(mib), test.frames)
@@ -195,17 +197,37 @@ func TestSealRefuses(t *testing.T) {
 	}
 }
 
+// Once warm, sealing allocates by window, not by frame.
+func TestSealDoesNotAllocatePerFrame(t *testing.T) {
+	wal := makeWAL(random(t), 400_000)
+	w, s := mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), mustSealer(t, Options{Codec: Zstd})
+	var frames []link.Frame
+	for at := 0; at < len(wal); at += 200 {
+		frames = append(frames, write(t, w, protocol.LSN(at), wal[at:at+200])...)
+	}
+	var out []byte
+	n := testing.AllocsPerRun(3, func() {
+		var err error
+		if out, _, err = s.Seal(out[:0], windowHeader(0), each(frames)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > float64(len(frames)/10) {
+		t.Fatalf("%.0f allocations for %d frames", n, len(frames))
+	}
+}
+
 // An encoder that goes wrong costs ratio, never WAL.
 func TestSealWithAFaultyEncoder(t *testing.T) {
 	r := random(t)
 	wal := makeWAL(r, mib)
-	frames := encode(t, r, mustWriter(t, Options{ResetDistance: mib}), 0, wal, 400)
-	s := mustSealer(t, Options{})
+	frames := encode(t, r, mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), 0, wal, 400)
+	s := mustSealer(t, Options{Codec: Zstd})
 	if _, _, err := s.Seal(nil, windowHeader(0), each(frames)); err != nil {
 		t.Fatal(err)
 	}
 	calls := 0
-	s.writers[link.CodecZstd].encoder = &faulty{encoder: s.writer.encoder, fault: func(dst, wal []byte, real encoder) ([]byte, error) {
+	s.writers[link.CodecZstd].best.encoder = &faulty{encoder: s.writer.encoder, fault: func(dst, wal []byte, real encoder) ([]byte, error) {
 		out, err := real.Append(dst, wal)
 		if calls++; calls%4 == 2 {
 			out[len(out)/2] ^= 4
@@ -284,7 +306,7 @@ func benchmarkSeal(b *testing.B, codec Codec, chunk int) {
 		}
 		total += len(s.wal)
 	}
-	s := mustSealer(b, Options{})
+	s := mustSealer(b, Options{Codec: Zstd})
 	var out []byte
 	var before, after int64
 	b.SetBytes(int64(total))

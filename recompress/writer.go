@@ -22,8 +22,11 @@ type Stats struct {
 // frame. Not safe for concurrent use, Stats excepted.
 type Writer struct {
 	distance uint64
-	codec    link.Codec
-	encoder  encoder // nil: raw frames only
+	coder            // what codes the window in progress
+	options  Options // as asked for
+	best     coder   // what the options stand for
+	fast     coder   // for a Writer that has to hurry; made when it is needed
+	hurry    bool
 	check    *Reader // decodes every coded frame before it leaves
 
 	timeline protocol.Timeline
@@ -37,16 +40,23 @@ type Writer struct {
 	frames, rawFrames, mismatches, rawBytes, payloadBytes atomic.Uint64
 }
 
+// coder is an encoder and the codec of its frames. A nil encoder makes raw frames only.
+type coder struct {
+	encoder encoder
+	codec   link.Codec
+}
+
 // NewWriter returns a Writer whose first frame starts a stream.
 func NewWriter(o Options) (*Writer, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{distance: uint64(o.ResetDistance)}
-	if w.encoder, w.codec, err = newEncoder(o); err != nil {
+	w := &Writer{distance: uint64(o.ResetDistance), options: o}
+	if w.best.encoder, w.best.codec, err = newEncoder(o); err != nil {
 		return nil, err
 	}
+	w.coder = w.best
 	if w.check, err = NewReader(o); err != nil {
 		return nil, err
 	}
@@ -69,6 +79,7 @@ func (w *Writer) Write(tli protocol.Timeline, start protocol.LSN, wal []byte, em
 		at := uint64(start) & (w.distance - 1)
 		if at == 0 {
 			w.stream = 0
+			w.choose()
 		}
 		piece := wal[:min(uint64(len(wal)), w.distance-at)]
 		w.build(tli, start, piece)
@@ -80,6 +91,27 @@ func (w *Writer) Write(tli protocol.Timeline, start protocol.LSN, wal []byte, em
 		w.timeline, w.next = tli, start
 	}
 	return nil
+}
+
+// Hurry makes a Writer of codec auto use the faster codec from the next reset boundary on, or no longer. Others do not change.
+func (w *Writer) Hurry(on bool) { w.hurry = on }
+
+// choose takes the coder for a window that begins.
+func (w *Writer) choose() {
+	w.coder = w.best
+	if !w.hurry || w.options.Codec != Auto {
+		return
+	}
+	if w.fast.encoder == nil {
+		o := w.options
+		o.Codec = Zstd
+		var err error
+		if w.fast.encoder, w.fast.codec, err = newEncoder(o); err != nil {
+			w.fast = coder{}
+			return // the better codec does it too, only slower
+		}
+	}
+	w.coder = w.fast
 }
 
 // Flush hands out whatever was held back. This form of the Writer holds nothing back, so it does nothing.

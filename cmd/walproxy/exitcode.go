@@ -5,6 +5,11 @@ import (
 
 	"walproxy/cmd/walproxy/internal/config"
 	"walproxy/cmd/walproxy/internal/inspect"
+	"walproxy/protocol/link"
+	"walproxy/protocol/walreceiver"
+	"walproxy/slots"
+	"walproxy/slots/spool"
+	"walproxy/slots/statefile"
 )
 
 // Exit codes of every command. `walproxy help` shows them.
@@ -13,13 +18,16 @@ const (
 	exitFailure = 1 // what was asked for could not be done
 	exitUsage   = 2 // wrong command line or configuration; trying again does not help
 	exitDamage  = 3 // inspect: something is damaged
+	exitData    = 4 // run: the data directory is damaged, or holds other WAL than the upstream has; trying again does not help
 )
 
 const exitCodeHelp = `Exit codes:
   0  done
   1  failed
   2  wrong command line or configuration: trying again does not help
-  3  inspect found damage`
+  3  inspect found damage
+  4  the data directory is damaged or of a newer walproxy, or the upstream is another cluster or has diverged: trying
+     again does not help`
 
 // usageError is a mistake on the command line.
 type usageError struct{ err error }
@@ -38,6 +46,20 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, inspect.ErrDamaged):
 		return exitDamage
+	case needsHand(err):
+		return exitData
 	}
 	return exitFailure
+}
+
+// needsHand reports whether an error of a node stays until somebody has looked at the data directory or at the upstream.
+func needsHand(err error) bool {
+	var cluster *spool.IdentityError
+	var diverged *walreceiver.DivergedError
+	var slotFile *slots.CorruptError
+	var newer *link.VersionError
+	var newerState *statefile.VersionError
+	return errors.As(err, &cluster) || errors.As(err, &diverged) || errors.Is(err, spool.ErrHistoryDiffers) ||
+		errors.Is(err, link.ErrCorrupt) || errors.As(err, &slotFile) || errors.Is(err, statefile.ErrCorrupt) ||
+		errors.As(err, &newer) || errors.As(err, &newerState)
 }

@@ -11,12 +11,10 @@ import (
 	"walproxy/cmd/walproxy/internal/config"
 )
 
-// newLogger returns a logger that writes to w: console on a terminal, JSON otherwise, unless c says which.
-func newLogger(c config.Log, w io.Writer) *zap.Logger {
-	level, err := zapcore.ParseLevel(string(c.Level))
-	if err != nil {
-		level = zapcore.InfoLevel
-	}
+// newLogger returns a logger that writes to w: console on a terminal, JSON otherwise, unless c says which. Its level can be
+// changed later.
+func newLogger(c config.Log, w io.Writer) (*zap.Logger, zap.AtomicLevel) {
+	level := zap.NewAtomicLevelAt(logLevel(c))
 	console := c.Format == "console" || c.Format == "auto" && isTerminal(w)
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.TimeKey, encoding.EncodeTime = "time", zapcore.RFC3339NanoTimeEncoder
@@ -27,7 +25,15 @@ func newLogger(c config.Log, w io.Writer) *zap.Logger {
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level), zap.ErrorOutput(zapcore.Lock(os.Stderr)))
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level), zap.ErrorOutput(zapcore.Lock(os.Stderr))), level
+}
+
+func logLevel(c config.Log) zapcore.Level {
+	level, err := zapcore.ParseLevel(string(c.Level))
+	if err != nil {
+		return zapcore.InfoLevel
+	}
+	return level
 }
 
 func isTerminal(w io.Writer) bool {

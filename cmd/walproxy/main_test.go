@@ -9,11 +9,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"walproxy/cmd/walproxy/internal/config"
 	"walproxy/cmd/walproxy/internal/inspect"
 	"walproxy/protocol/link"
+	"walproxy/protocol/walreceiver"
+	"walproxy/slots"
+	"walproxy/slots/spool"
+	"walproxy/slots/statefile"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -63,6 +68,11 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{nil, 0}, {errors.New("x"), 1}, {fmt.Errorf("a: %w", &usageError{errors.New("x")}), 2}, {fmt.Errorf("a: %w", &config.Error{}), 2},
 		{fmt.Errorf("a: %w", inspect.ErrDamaged), 3}, {errors.Join(inspect.ErrDamaged, nil), 3},
+		{fmt.Errorf("a: %w", &spool.IdentityError{}), 4}, {&walreceiver.FatalError{Err: &spool.CorruptError{}}, 4},
+		{errors.Join(fmt.Errorf("a: %w", &walreceiver.DivergedError{})), 4}, {fmt.Errorf("a: %w", spool.ErrHistoryDiffers), 4},
+		{&slots.CorruptError{Err: errors.New("x")}, 4}, {fmt.Errorf("a: %w", &link.VersionError{}), 4},
+		{fmt.Errorf("a: %w", &statefile.VersionError{}), 4}, {&walreceiver.FatalError{Err: syscall.EIO}, 1},
+		{&walreceiver.FatalError{Err: &config.Error{}}, 2},
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("%v: exit %d, want %d", c.err, got, c.want)
@@ -90,6 +100,11 @@ func TestBinary(t *testing.T) {
 	bad := write("bad.yaml", "upstream: {conninfo: 'host=h user=u password=hunter2', slott: x}\nspool: {cap: 1}\n")
 	window := write("w.win", string(link.WindowHeader{Kind: link.WindowLive, Timeline: 1, SegmentSize: 16 << 20, WALBlockSize: 8192, ResetDistance: 4 << 20}.Append(nil)))
 	damaged := write("d.win", "this is not a window, but it is long enough")
+	slotless := filepath.Join(dir, "data")
+	if err := os.Mkdir(slotless, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(filepath.Join("data", "slots"), "walproxy slots 1 crc32c=00000000\n{}\n")
 	for _, c := range []struct {
 		args           []string
 		code           int
@@ -105,6 +120,7 @@ func TestBinary(t *testing.T) {
 		{[]string{"run", "--config", bad}, 2, "", "line 1: upstream.slott: unknown key; do you mean slot?"},
 		{[]string{"run", "--upstream", "postgres://u:hunter2@h:nan/", "--data", dir}, 2, "", "upstream.conninfo: is not a libpq connection string"},
 		{[]string{"run", "--config", filepath.Join(dir, "none")}, 1, "", "read configuration: open "},
+		{[]string{"run", "--upstream", "host=127.0.0.1 port=1 user=u", "--data", slotless}, 4, "", "corrupt slot file"},
 		{[]string{"config"}, 2, "check", "want a command"},
 		{[]string{"config", "check"}, 2, "", "see walproxy help"},
 		{[]string{"config", "check", good}, 0, "good.yaml is good: upstream u@h:5432, listens on [127.0.0.1:5433], data in /d\n", ""},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -12,8 +13,8 @@ import (
 	"walproxy/cmd/walproxy/internal/node"
 )
 
-// runNode runs the node that c describes, and its HTTP side, until ctx ends.
-func runNode(ctx context.Context, c *config.Config, logger *zap.Logger) (err error) {
+// runNode runs the node that c describes, and its HTTP side, until ctx ends. With each hangup r reloads.
+func runNode(ctx context.Context, c *config.Config, logger *zap.Logger, r *reloader, hangups <-chan os.Signal) (err error) {
 	build := thisBuild()
 	registry := monitor.NewRegistry(build.Version, build.Revision)
 	n, err := node.Open(c, logger, registry)
@@ -33,5 +34,6 @@ func runNode(ctx context.Context, c *config.Config, logger *zap.Logger) (err err
 		group.Go(func() error { return web.Run(ctx) })
 	}
 	group.Go(func() error { return n.Run(ctx) })
+	group.Go(func() error { return r.run(ctx, n, hangups) })
 	return group.Wait()
 }

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"os"
+	"os/signal"
+	"syscall"
+
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
@@ -19,7 +23,8 @@ func newRunCommandWith(flags *runFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [--config FILE] [flags]",
 		Short: "Run a node",
-		Long: `Runs a node until SIGTERM or SIGINT, which let consumers confirm what they were sent; a second one ends it at once.
+		Long: `Runs a node until SIGTERM or SIGINT, which let consumers confirm what they were sent; a second one ends it at once. SIGHUP
+has it read the configuration again: users and the log's level are taken over, other keys need a restart.
 For a first try without a file: walproxy run --upstream CONNINFO --listen ADDR --data DIR.
 configs/reference.yaml explains every key of a configuration file.`,
 		Example: `  walproxy run --config /etc/walproxy/walproxy.yaml
@@ -37,20 +42,24 @@ configs/reference.yaml explains every key of a configuration file.`,
 		if err != nil {
 			return err
 		}
-		return start(cmd, c)
+		return start(cmd, c, func() (*config.Config, error) { return flags.load(cmd) })
 	}
 	return cmd
 }
 
-// start runs the node that c describes.
-func start(cmd *cobra.Command, c *config.Config) error {
-	logger := newLogger(c.Log, cmd.ErrOrStderr())
+// start runs the node that c describes. load reads the configuration again.
+func start(cmd *cobra.Command, c *config.Config, load func() (*config.Config, error)) error {
+	logger, level := newLogger(c.Log, cmd.ErrOrStderr())
 	defer func() { _ = logger.Sync() }() // stderr need not support it
 	if !c.HTTP.Address.Local() {
 		logger.Warn("http.address can be reached from elsewhere and asks for no password", zap.String("address", string(c.HTTP.Address)))
 	}
 	logger.Info("starting", zap.String("version", thisBuild().Version), zap.Stringer("upstream", c.Upstream.Conninfo), zap.String("data", c.Data.Dir))
-	return runNode(cmd.Context(), c, logger)
+	r := &reloader{load: load, current: c, level: level, logger: logger}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	return runNode(cmd.Context(), c, logger, r, hangups)
 }
 
 // load reads the file and what was given on the command line.

@@ -62,7 +62,7 @@ func loadByFlags(args []string) (*config.Config, error) {
 
 func TestLogger(t *testing.T) {
 	var out bytes.Buffer
-	logger := newLogger(config.Log{Level: "warn", Format: "auto"}, &out)
+	logger, level := newLogger(config.Log{Level: "warn", Format: "auto"}, &out)
 	logger.Info("hidden")
 	logger.Named("walsender").Warn("shown", zap.String("peer", "p"))
 	var line struct{ Level, Logger, Msg, Peer, Time string }
@@ -73,13 +73,18 @@ func TestLogger(t *testing.T) {
 		t.Errorf("%+v", line)
 	}
 	out.Reset()
-	newLogger(config.Log{Level: "debug", Format: "console"}, &out).Debug("shown", zap.String("peer", "p"))
+	if level.SetLevel(zap.DebugLevel); !logger.Core().Enabled(zap.DebugLevel) {
+		t.Error("the level does not change")
+	}
+	logger, _ = newLogger(config.Log{Level: "debug", Format: "console"}, &out)
+	logger.Debug("shown", zap.String("peer", "p"))
 	if got := out.String(); !strings.Contains(got, "\tDEBUG\tshown\t{\"peer\": \"p\"}\n") {
 		t.Errorf("console: %q", got)
 	}
 	out.Reset()
 	conninfo := config.Conninfo("host=h user=u password=hunter2")
-	newLogger(config.Log{Level: "info", Format: "json"}, &out).Info("x", zap.Any("a", conninfo), zap.Any("c", config.Config{Upstream: config.Upstream{Conninfo: conninfo}}),
+	logger, _ = newLogger(config.Log{Level: "info", Format: "json"}, &out)
+	logger.Info("x", zap.Any("a", conninfo), zap.Any("c", config.Config{Upstream: config.Upstream{Conninfo: conninfo}}),
 		zap.Stringer("b", conninfo), zap.Reflect("u", config.User{Name: "n", Verifier: "hunter2"}))
 	if got := out.String(); strings.Contains(got, "hunter2") || !strings.Contains(got, "u@h:5432") {
 		t.Errorf("json: %q", got)

@@ -62,7 +62,7 @@ func Generate(ctx context.Context, dir string, o Options) (r Result, err error) 
 	c, err := pgcluster.Create(ctx, pgcluster.Options{
 		Major: o.Major, SegmentMiB: o.SegmentMiB, NoFsync: true, KeepMiB: 16 << 10,
 		Conf: append([]string{
-			"shared_buffers = 256MB", "max_wal_size = 32GB", "checkpoint_timeout = 1h", "maintenance_work_mem = 128MB", compression,
+			"shared_buffers = 256MB", "max_connections = 100", "max_wal_size = 32GB", "checkpoint_timeout = 1h", "maintenance_work_mem = 128MB", compression,
 		}, w.conf...),
 	})
 	if err != nil {

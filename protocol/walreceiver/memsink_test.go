@@ -42,6 +42,8 @@ func newMemSink() *memSink {
 
 var _ walreceiver.Sink = (*memSink)(nil)
 
+func (*memSink) Ahead(protocol.LSN) {}
+
 func (m *memSink) last() *span {
 	if len(m.spans) == 0 {
 		return nil

@@ -42,6 +42,7 @@ func (p *plain) Message(ctx context.Context, body []byte) error {
 		return &GapError{Timeline: p.timeline, Want: p.next, Got: message.Start, Peer: p.peer}
 	}
 	p.metrics.upstream(message.WALEnd)
+	p.sink.Ahead(message.WALEnd)
 	wal := message.Data
 	if p.next < p.held {
 		n := min(len(wal), int(min(p.held-p.next, maxPlainBytes)))

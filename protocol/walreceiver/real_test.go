@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -271,7 +274,8 @@ func TestOtherCluster(t *testing.T) {
 	t.Log(err)
 }
 
-// TestRemoved: the WAL that is needed next is gone; the error says so, and the receiver goes on trying.
+// TestRemoved: the WAL that is needed next is gone; the error says so, and the receiver goes on trying. What the error says to
+// do helps, and without stopping the server it does not: the same error again, from another SQLSTATE.
 func TestRemoved(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -281,17 +285,64 @@ func TestRemoved(t *testing.T) {
 	_, stop := start(t, walreceiver.Options{Conninfo: primary.Conninfo()}, sink)
 	sink.waitFor(t, 1, load(ctx, t, primary, 0))
 	must(t, stopQuietly(stop))
+	archive := map[string][]byte{}
+	var end protocol.LSN
 	for i := range 4 {
-		load(ctx, t, primary, 5+5*i)
+		end = load(ctx, t, primary, 5+5*i)
+		archiveWAL(t, primary, archive)
 		must(t, primary.Exec(ctx, "CHECKPOINT"))
 	}
 	core, logs := observer.New(zap.DebugLevel)
 	_, stop = start(t, walreceiver.Options{Conninfo: primary.Conninfo(), Logger: zap.New(core)}, sink)
 	must(t, pgcluster.Until(ctx, func() (bool, error) { return logs.FilterMessage("still no stream from upstream").Len() >= 1, nil }))
-	must(t, stopQuietly(stop))
 	var removed *walreceiver.RemovedError
 	if err, ok := logs.FilterLevelExact(zap.ErrorLevel).All()[0].Context[0].Interface.(error); !ok || !errors.As(err, &removed) {
 		t.Fatalf("logged %v, want a *RemovedError", logs.All()[0])
 	}
 	t.Log(removed)
+	restoreWAL(t, primary, archive)
+	must(t, pgcluster.Until(ctx, func() (bool, error) { return logs.FilterLevelExact(zap.ErrorLevel).Len() >= 2, nil }))
+	var refused *protocol.Error
+	if err, ok := logs.FilterLevelExact(zap.ErrorLevel).All()[1].Context[0].Interface.(error); !ok || !errors.As(err, &removed) ||
+		!errors.As(err, &refused) || refused.Code != protocol.CodeInternalError {
+		t.Fatalf("logged %v, want a *RemovedError from XX000", logs.FilterLevelExact(zap.ErrorLevel).All()[1])
+	}
+	t.Log(removed)
+	must(t, primary.Stop(ctx, pgcluster.Fast))
+	restoreWAL(t, primary, archive)
+	must(t, primary.Start(ctx))
+	sink.waitFor(t, 1, end)
+	must(t, stopQuietly(stop))
+	if logs.FilterMessage("the stream from the upstream is back").Len() != 1 {
+		t.Errorf("the log does not say that the stream is back: %v", logs.All())
+	}
+}
+
+// archiveWAL adds the segments of a server.
+func archiveWAL(t *testing.T, server *pgcluster.Cluster, archive map[string][]byte) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(server.WALDir(), "????????????????????????"))
+	must(t, err)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		must(t, err)
+		archive[filepath.Base(file)] = content
+	}
+}
+
+// restoreWAL puts the segments of an archive that a server has not into its pg_wal.
+func restoreWAL(t *testing.T, server *pgcluster.Cluster, archive map[string][]byte) {
+	t.Helper()
+	info, err := os.Stat(server.WALDir())
+	must(t, err)
+	owner := info.Sys().(*syscall.Stat_t)
+	for name, content := range archive {
+		file := filepath.Join(server.WALDir(), name)
+		if _, err := os.Stat(file); err == nil {
+			continue
+		}
+		must(t, os.WriteFile(file+".new", content, 0o600))
+		must(t, os.Chown(file+".new", int(owner.Uid), int(owner.Gid)))
+		must(t, os.Rename(file+".new", file))
+	}
 }

@@ -48,8 +48,8 @@ func (r *Receiver) Run(ctx context.Context, sink Sink) error {
 			return err
 		}
 		r.options.Metrics.failures.Inc()
-		r.failures.failed(err)
 		r.tracker.failed(err)
+		r.failures.failed(err)
 		avoid = ""
 		if refuses(err) {
 			avoid = peer

@@ -27,6 +27,9 @@ type Sink interface {
 	// WAL takes the bytes that follow Resume's LSN. It may block; it must return when ctx ends. wal is valid during the call.
 	// Not called on a link, where the frames go to the link's own sink.
 	WAL(ctx context.Context, tli protocol.Timeline, start protocol.LSN, wal []byte) error
+	// Ahead is told, before the WAL of a message comes, up to where the upstream could send: how much of a backlog there is.
+	// Not called on a link.
+	Ahead(upstream protocol.LSN)
 	// EndTimeline says that tli ended at end and goes on as next, whose history file is history. Afterwards Resume returns
 	// next and end. end may lie below what the sink took: those bytes belong to no timeline.
 	EndTimeline(ctx context.Context, tli protocol.Timeline, end protocol.LSN, next protocol.Timeline, history []byte) error

@@ -24,7 +24,7 @@ type State struct {
 	Since       time.Time    // begin of the phase
 	Peer        string       // host:port or socket; empty while there is no connection
 	Link        bool         // frames are received
-	End         protocol.LSN // the furthest position that the upstream has reported; on a link what it has sent; 0 if none
+	End         protocol.LSN // the position that the upstream reported last; on a link what it has sent; 0 if none
 	LastMessage time.Time    // of the upstream; zero if none
 	LastError   string       // that ended the last connection; empty if none did
 }
@@ -53,12 +53,17 @@ func (r *Receiver) State() State {
 func (t *tracker) enter(phase Phase, peer string, asLink bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.set(phase, peer, asLink)
+}
+
+// set does enter's work. t.mu is held.
+func (t *tracker) set(phase Phase, peer string, asLink bool) {
 	t.state.Phase, t.state.Since, t.state.Peer, t.state.Link = phase, time.Now(), peer, asLink
 }
 
 func (t *tracker) failed(err error) {
-	t.enter(PhaseWaiting, "", false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.set(PhaseWaiting, "", false)
 	t.state.LastError = err.Error()
 }

@@ -3,6 +3,7 @@ package walsender
 import (
 	"bytes"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/xdg-go/scram"
@@ -18,11 +19,16 @@ const (
 
 // authenticate lets the user in or returns the FATAL error that says why not.
 func (s *session) authenticate(user string) error {
-	users := s.server.options.Users
-	if users == nil || s.server.options.TrustLocal && s.unix {
+	who := s.server.access.Load()
+	if who.users == nil || who.trustLocal && s.unix {
 		return nil
 	}
-	return s.scram(users, user)
+	err := s.scram(who.users, user)
+	var refusal *protocol.Error
+	if errors.As(err, &refusal) { // not a connection that ends: psql asks for a password only when it knows that there is one
+		s.server.refusals.log(s.log, user, refusal, time.Now())
+	}
+	return err
 }
 
 // scram runs the server's side of SCRAM-SHA-256. There is no TLS, hence no channel binding: a client that demands it fails.

@@ -18,7 +18,8 @@ const (
 
 // Options configure a Server. The zero value trusts everybody on loopback addresses and unix sockets.
 type Options struct {
-	// Users who may connect, by SCRAM-SHA-256. Nil trusts everybody; then only local addresses can be listened on.
+	// Users who may connect, by SCRAM-SHA-256. Nil trusts everybody; then only local addresses can be listened on. SetAccess
+	// changes this and TrustLocal later.
 	Users *Users
 	// TrustLocal lets clients of unix sockets in without a password although there are Users.
 	TrustLocal bool
@@ -45,7 +46,7 @@ var ErrNoAuthentication = errors.New("no users configured")
 func (o Options) Validate(addresses ...net.Addr) error {
 	var problems []error
 	for _, address := range addresses {
-		if err := o.checkAddress(address); err != nil {
+		if err := checkAddress(o.Users, address); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -56,14 +57,6 @@ func (o Options) Validate(addresses ...net.Addr) error {
 		problems = append(problems, fmt.Errorf("negative timeout: authentication %s, drain %s", o.AuthenticationTimeout, o.DrainTimeout))
 	}
 	return errors.Join(problems...)
-}
-
-func (o Options) checkAddress(address net.Addr) error {
-	if o.Users != nil || isLocal(address) {
-		return nil
-	}
-	return fmt.Errorf("listen on %s: %w: without authentication only loopback addresses and unix sockets are possible",
-		address, ErrNoAuthentication)
 }
 
 // isLocal reports whether only this machine can reach a listener at address. What is not known is not local.

@@ -23,9 +23,12 @@ type Server struct {
 	options   Options
 	log       *zap.Logger
 	connected atomic.Int64 // connections of all listeners
+	access    atomic.Pointer[access]
+	refusals  refusals
 
-	mu       sync.Mutex
-	sessions map[int32]*session // those that have a pid
+	mu        sync.Mutex
+	sessions  map[int32]*session // those that have a pid
+	listeners map[net.Listener]struct{}
 }
 
 // New returns a server of the WAL behind backend. A nil logger logs nothing.
@@ -36,10 +39,12 @@ func New(backend Backend, slots Slots, consumers Consumers, options Options, log
 	if logger == nil {
 		logger = zap.NewNop()
 	}
-	return &Server{
+	s := &Server{
 		backend: backend, slots: slots, consumers: consumers, options: options.withDefaults(), log: logger.Named("walsender"),
-		sessions: map[int32]*session{},
-	}, nil
+		sessions: map[int32]*session{}, listeners: map[net.Listener]struct{}{},
+	}
+	s.access.Store(&access{options.Users, options.TrustLocal})
+	return s, nil
 }
 
 // Serve accepts clients of l, which it closes, until ctx ends. Then it shuts down like a PostgreSQL server: idle sessions
@@ -48,9 +53,10 @@ func New(backend Backend, slots Slots, consumers Consumers, options Options, log
 //
 // Serve may run for several listeners at once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	if err := s.options.checkAddress(l.Addr()); err != nil {
+	if err := s.listen(l); err != nil {
 		return errors.Join(err, l.Close())
 	}
+	defer s.unlisten(l)
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
 	ctx, cancel := context.WithCancel(ctx)

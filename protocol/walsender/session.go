@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"sync"
 	"time"
@@ -251,8 +252,8 @@ func (s *session) answer(tag string, err error) error {
 	}
 	var refusal *protocol.Error
 	if !errors.As(err, &refusal) {
-		s.log.Warn("command failed", zap.Int32("pid", s.pid), zap.String("command", tag), zap.Error(err))
-		refusal = protocol.Errorf(protocol.CodeInternalError, "%v", err)
+		s.log.Error("command failed", zap.Int32("pid", s.pid), zap.String("command", tag), zap.Error(err))
+		refusal = public(err)
 	}
 	if refusal.Severity == "FATAL" {
 		return refusal
@@ -265,6 +266,19 @@ func (s *session) answer(tag string, err error) error {
 		return s.wire.flush()
 	}
 	return s.wire.ready()
+}
+
+// public returns what a client may know of an error of the node's: nothing of its files.
+func public(err error) *protocol.Error {
+	var known interface{ Public() *protocol.Error }
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &known):
+		return known.Public()
+	case errors.As(err, &file):
+		return protocol.Errorf(protocol.CodeInternalError, "the node could not do this; its log says why")
+	}
+	return protocol.Errorf(protocol.CodeInternalError, "%v", err)
 }
 
 func (s *session) setCommand(cancel context.CancelCauseFunc) {

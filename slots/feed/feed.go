@@ -23,7 +23,10 @@ type Options struct {
 	TailBytes  int                // raw WAL kept in memory, a power of two; 0 means DefaultTailBytes
 	// MakeRoom is called when the spool has reached its cap or the disk is full, with the error. It returns when another try
 	// makes sense, or with an error that stops the upstream. nil: the error stops the upstream.
-	MakeRoom func(ctx context.Context, full error) error
+	// BacklogBytes is the mark above which codec auto goes over to the faster codec: WAL that the upstream has and that has not
+	// arrived. 0: it never does.
+	BacklogBytes uint64
+	MakeRoom     func(ctx context.Context, full error) error
 	// Observe is given all WAL that is taken in, in order, by the goroutine that writes; wal is valid during the call. nil: nobody.
 	Observe func(tli protocol.Timeline, start protocol.LSN, wal []byte)
 	Logger  *zap.Logger
@@ -42,6 +45,8 @@ type Feed struct {
 	verify *recompress.Reader // frames from a link are decoded before they count
 	synced uint32             // the stream that verify is in the middle of; 0 if none
 	raw    []byte             // decoded frame
+	ahead  protocol.LSN       // up to where the upstream could send
+	hurry  bool
 }
 
 // New returns a feed over log. It does not own log.

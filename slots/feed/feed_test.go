@@ -40,7 +40,7 @@ func openTest(t testing.TB, dir string) *testFeed {
 			t.Fatal(err)
 		}
 	}
-	f, err := New(log, Options{Recompress: recompress.Options{ResetDistance: 1 << 20}, TailBytes: testTail})
+	f, err := New(log, Options{Recompress: recompress.Options{Codec: recompress.Zstd, ResetDistance: 1 << 20}, TailBytes: testTail})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func (r *FrameReader) decode(fr *link.Frame) (*link.Frame, error) {
 		r.again, r.stream, r.decoder = r.lsn, 0, nil
 		return nil, errors.Join(r.frames.Close(), r.open(r.lsn))
 	case err != nil:
-		return nil, fmt.Errorf("read frames at %s on timeline %d: %w", fr.Start, r.tli, err)
+		return nil, r.feed.serverError(r.frames.Damaged(fr, err), r.tli, fr.Start)
 	case fr.End() <= r.lsn:
 		return nil, nil
 	}

@@ -19,6 +19,7 @@ func (f *Feed) WAL(ctx context.Context, tli protocol.Timeline, start protocol.LS
 	if err := f.setResetDistance(f.opt.Recompress.ResetDistance); err != nil {
 		return fmt.Errorf("take WAL at %s: %w", start, err)
 	}
+	f.pace(start + protocol.LSN(len(wal)))
 	if err := f.writer.Write(tli, start, wal, func(fr *link.Frame) error { return f.append(ctx, fr) }); err != nil {
 		f.writer.Reset()
 		return fmt.Errorf("take WAL at %s: %w", start, err)
@@ -33,6 +34,21 @@ func (f *Feed) show(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	f.tail.push(tli, start, wal)
 	if f.opt.Observe != nil {
 		f.opt.Observe(tli, start, wal)
+	}
+}
+
+// Ahead is told up to where the upstream could send.
+func (f *Feed) Ahead(upstream protocol.LSN) { f.ahead = upstream }
+
+// pace makes the writer hurry when the upstream is further ahead of end than the mark, and until a quarter of it is left.
+func (f *Feed) pace(end protocol.LSN) {
+	mark := protocol.LSN(f.opt.BacklogBytes)
+	backlog := max(f.ahead, end) - end
+	hurry := mark != 0 && (backlog > mark || f.hurry && backlog > mark/4)
+	if hurry != f.hurry {
+		f.hurry = hurry
+		f.writer.Hurry(hurry)
+		f.zap.Info("pace of recompression changes", zap.Bool("hurry", hurry), zap.Stringer("lsn", end), zap.Uint64("backlog_bytes", uint64(backlog)))
 	}
 }
 

@@ -1,9 +1,6 @@
 package feed
 
 import (
-	"errors"
-	"fmt"
-
 	"walproxy/protocol"
 	"walproxy/slots/spool"
 )
@@ -96,16 +93,4 @@ func (f *Feed) removed(tli protocol.Timeline, lsn protocol.LSN) error {
 	id, _ := f.log.Identity()
 	size := uint64(max(id.SegmentSize, protocol.MinSegmentSize))
 	return protocol.Errorf(protocol.CodeUndefinedFile, "requested WAL segment %s has already been removed", protocol.SegmentName(tli, lsn, size))
-}
-
-// serverError turns what the spool says into what a server would say.
-func (f *Feed) serverError(err error, tli protocol.Timeline, lsn protocol.LSN) error {
-	var removed *spool.RemovedError
-	switch {
-	case errors.As(err, &removed):
-		return f.removed(tli, lsn)
-	case errors.Is(err, spool.ErrNotYet):
-		return protocol.Errorf(protocol.CodeInternalError, "requested starting point %s is ahead of the WAL flush position of this server", lsn)
-	}
-	return fmt.Errorf("read spool at %s on timeline %d: %w", lsn, tli, err)
 }

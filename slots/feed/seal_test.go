@@ -236,7 +236,7 @@ func TestNodeInASealedWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := payload(again, c)
-	w, err := recompress.NewWriter(recompress.Options{ResetDistance: 1 << 20})
+	w, err := recompress.NewWriter(recompress.Options{Codec: recompress.Zstd, ResetDistance: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

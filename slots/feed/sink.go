@@ -75,7 +75,7 @@ func (f *Feed) decodeUpTo(tli protocol.Timeline, end protocol.LSN) (stream uint3
 			return 0, err
 		}
 		if f.raw, err = f.verify.Decode(f.raw[:0], fr); err != nil {
-			return 0, err
+			return 0, frames.Damaged(fr, err)
 		}
 		at, stream = fr.End(), fr.StreamID()
 	}

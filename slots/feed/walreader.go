@@ -178,13 +178,13 @@ func (r *WALReader) openSpool(lsn protocol.LSN) error {
 func (r *WALReader) decodeNext(lsn protocol.LSN) error {
 	fr, err := r.frames.Next(context.Background())
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("read spool at %s on timeline %d: it ends before the timeline does", lsn, r.tli)
+		return r.feed.disordered(r.tli, lsn, "the spool ends before the timeline does")
 	}
 	if err != nil {
 		return r.feed.serverError(err, r.tli, lsn) // retention may have overtaken this reader
 	}
 	if fr.Start > lsn {
-		return fmt.Errorf("read spool at %s on timeline %d: the next frame starts at %s", lsn, r.tli, fr.Start)
+		return r.feed.disordered(r.tli, lsn, fmt.Sprintf("the next frame starts at %s", fr.Start))
 	}
 	var unseen *link.UnseenStreamError
 	r.raw, err = r.decoder.Decode(r.raw[:0], fr)
@@ -195,7 +195,7 @@ func (r *WALReader) decodeNext(lsn protocol.LSN) error {
 		return errors.Join(r.frames.Close(), r.openSpool(lsn))
 	}
 	if err != nil {
-		return fmt.Errorf("read spool at %s on timeline %d: %w", lsn, r.tli, err)
+		return r.feed.serverError(r.frames.Damaged(fr, err), r.tli, lsn)
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type Reader struct {
 	frame   link.Frame
 	ended   bool
 	closed  bool
+	at      int64     // where the frame returned last begins in the file
 	started seekPoint // of the stream that the frame before frames.offset belongs to
 }
 
@@ -103,6 +104,15 @@ func (r *Reader) Next(ctx context.Context) (*link.Frame, error) {
 	}
 }
 
+// Damaged makes an error of what decoding f returned, the frame that Next returned last: a *CorruptError with its place,
+// unless its codec is of another version.
+func (r *Reader) Damaged(f *link.Frame, err error) error {
+	if r.window == nil {
+		return err
+	}
+	return r.window.bad(r.at, f.Start, err)
+}
+
 func (r *Reader) result(ok bool) *link.Frame {
 	if !ok {
 		return nil
@@ -156,7 +166,7 @@ func (r *Reader) take(f link.Frame, at seekPoint) (bool, error) {
 		err := fmt.Errorf("%w: it starts at %s on timeline %d, expected %s", errDisorder, f.Start, f.Timeline, r.next)
 		return false, r.window.corrupt(at.offset, r.next, err)
 	}
-	r.next = f.End()
+	r.next, r.at = f.End(), at.offset
 	if r.sought || isEnd {
 		r.found()
 		r.frame, r.ended = f, isEnd

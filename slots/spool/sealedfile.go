@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"walproxy/protocol"
 	"walproxy/protocol/link"
 	"walproxy/slots/fs"
 )
@@ -88,4 +89,51 @@ func (l *Log) unseal(w *window) error {
 	l.logger.Warn("the newest window was sealed and takes frames again: later ones were taken away",
 		zap.String("file", w.path), lsnField(h.Start))
 	return l.syncDir(path.Dir(w.path))
+}
+
+// OpenSealed opens the file of the sealed window of tli that begins at start, and returns it with its header. The file never
+// changes and stays readable when the window is removed. The caller closes it and checks what it reads (link.ReadWindow).
+//
+// Errors: *RemovedError below what is held; ErrNotYet if no sealed window begins at start; *CorruptError.
+func (l *Log) OpenSealed(tli protocol.Timeline, start protocol.LSN) (fs.File, link.WindowHeader, error) {
+	w, err := l.sealedAt(tli, start)
+	if err != nil {
+		return nil, link.WindowHeader{}, err
+	}
+	file, err := l.fs.Open(w.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, removed := l.sealedAt(tli, start)
+		return nil, link.WindowHeader{}, errors.Join(removed, err)
+	}
+	if err != nil {
+		return nil, link.WindowHeader{}, fmt.Errorf("open window: %w", err)
+	}
+	var buf [link.WindowHeaderBytes]byte
+	n, err := file.ReadAt(buf[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, link.WindowHeader{}, errors.Join(fmt.Errorf("read header of %s: %w", w.path, err), file.Close())
+	}
+	if h, err := link.DecodeWindowHeader(buf[:n]); err != nil || h != w.header {
+		err = errors.Join(errors.New("the header is no longer that of the window"), err)
+		return nil, link.WindowHeader{}, errors.Join(w.corrupt(0, start, err), file.Close())
+	}
+	return file, w.header, nil
+}
+
+// sealedAt finds the sealed window that begins at start.
+func (l *Log) sealedAt(tli protocol.Timeline, start protocol.LSN) (*window, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := l.lineOf(tli)
+	if len(l.lines) > 0 && (tli < l.lines[0].timeline || line != nil && start < line.begin) {
+		return nil, &RemovedError{Timeline: tli, LSN: start, Oldest: l.lines[0].begin}
+	}
+	if line != nil {
+		for _, w := range line.windows {
+			if w.header.Start == start && w.header.Kind == link.WindowSealed {
+				return w, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("open sealed window at %s on timeline %d: %w", start, tli, ErrNotYet)
 }

@@ -22,7 +22,7 @@ type SealFunc func(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Frame
 
 // Seal replaces the files of windows that are complete by sealed ones, oldest first, as they become complete, until ctx ends.
 // A window is complete when a later one is durable. Readers of the file that is replaced read it to its end. What goes wrong
-// with one window is logged, and the window stays as it is: nothing is lost. One call at a time.
+// with one window is logged, and the window stays as it is: nothing is lost. One call at a time, which must end before Close.
 func (l *Log) Seal(ctx context.Context, seal SealFunc) error {
 	s := sealing{log: l, seal: seal}
 	for ctx.Err() == nil {
@@ -115,8 +115,10 @@ func (w *window) each(ctx context.Context, file fs.File) iter.Seq2[*link.Frame, 
 	return func(yield func(*link.Frame, error) bool) {
 		r := frames{file: file}
 		r.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: w.header.ResetDistance})
+		var f link.Frame // one for all
 		for {
-			f, _, err := r.next(w.size.Load())
+			var err error
+			f, _, err = r.next(w.size.Load())
 			switch {
 			case errors.Is(err, io.EOF):
 				return

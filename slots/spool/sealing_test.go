@@ -422,3 +422,39 @@ func readFrom(ctx context.Context, l *Log, frames []*link.Frame, i int) error {
 	}
 	return nil
 }
+
+// A sealed window's file is what an archive stores: opened by its place, readable on when the window goes.
+func TestOpenSealed(t *testing.T) {
+	d := newSealed(t)
+	l := openLog(t, "data", Options{FS: d.disk})
+	windows := l.Windows()
+	for i, w := range windows {
+		file, h, err := l.OpenSealed(w.Timeline, w.Start)
+		if !w.Sealed {
+			if !errors.Is(err, ErrNotYet) {
+				t.Fatalf("a live window: %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Retain(w.End); err != nil {
+			t.Fatal(err)
+		}
+		content := make([]byte, h.FileBytes())
+		if _, err := file.ReadAt(content, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := link.ReadWindow(content, nil); err != nil || got != h || h.End != w.End || w.Bytes != h.FileBytes() {
+			t.Fatalf("window %+v: header %+v, %v", w, got, err)
+		}
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var removed *RemovedError
+		if _, _, err := l.OpenSealed(w.Timeline, w.Start); i < 3 && !errors.As(err, &removed) {
+			t.Fatalf("a removed window: %v", err)
+		}
+	}
+}

@@ -52,7 +52,8 @@ func (w *window) bad(offset int64, lsn protocol.LSN, err error) error {
 func (w *window) corrupt(offset int64, lsn protocol.LSN, err error) *CorruptError {
 	return &CorruptError{File: w.path, Offset: offset, Timeline: w.header.Timeline, LSN: lsn, Err: err,
 		Hint: "the WAL from there on must be fetched again: move this file and all later ones of the spool away, and " + dataDir(w.path) +
-			"/flushed as well, and start the node while the upstream still has that WAL"}
+			"/flushed as well, and start the node while the upstream still has that WAL; " +
+			"walproxy inspect --check " + dataDir(w.path) + " finds all that is damaged"}
 }
 
 // line is the part of the log that belongs to one timeline, guarded by Log.mu.

@@ -27,6 +27,7 @@ import (
 type bench struct {
 	binary    string
 	dir       string // of the WAL
+	out       string // the file whose section is rewritten
 	charts    string
 	quick     bool
 	scale     float64
@@ -39,29 +40,29 @@ type bench struct {
 
 func main() {
 	b := bench{wal: map[string]string{}}
-	out := flag.String("out", "BENCHMARKS.md", "the file whose section is rewritten")
+	flag.StringVar(&b.out, "out", "BENCHMARKS.md", "the file whose section is rewritten")
 	names := flag.String("workloads", strings.Join(workload.Names(), ","), "which workloads, separated by commas")
 	flag.StringVar(&b.binary, "binary", "bin/walproxy", "the walproxy to measure")
 	flag.StringVar(&b.charts, "charts", "docs/charts", "the directory for charts")
 	flag.BoolVar(&b.quick, "quick", false, "a few minutes: little WAL, default levels, fewer tables")
 	flag.Float64Var(&b.scale, "scale", 0, "factor for the workloads; 0 is 1, or 0.1 with -quick")
-	flag.Int64Var(&b.keepMiB, "keep", 0, "MiB of WAL of each workload; 0 is 64, or 4 with -quick")
+	flag.Int64Var(&b.keepMiB, "keep", 0, "MiB of WAL of each workload; 0 is 32, or 2 with -quick")
 	flag.IntVar(&b.rounds, "rounds", 0, "rounds of each measurement, of which the fastest counts; 0 is 3, or 1 with -quick")
 	flag.Parse()
 	b.workloads = strings.Split(*names, ",")
 	b.defaults()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := b.run(ctx, *out); err != nil {
+	if err := b.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
 func (b *bench) defaults() {
-	scale, keep, rounds := 1.0, int64(64), 3
+	scale, keep, rounds := 1.0, int64(32), 3
 	if b.quick {
-		scale, keep, rounds = 0.1, 4, 1
+		scale, keep, rounds = 0.1, 2, 1
 	}
 	if b.scale == 0 {
 		b.scale = scale
@@ -74,7 +75,7 @@ func (b *bench) defaults() {
 	}
 }
 
-func (b *bench) run(ctx context.Context, out string) (err error) {
+func (b *bench) run(ctx context.Context) (err error) {
 	for _, name := range b.workloads {
 		if workload.About(name) == "" {
 			return fmt.Errorf("unknown workload %q: want some of %s", name, strings.Join(workload.Names(), ","))
@@ -107,7 +108,7 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 	if b.quick {
 		command += " BENCH_FLAGS=-quick"
 	}
-	return b.report.Write(out, "engine", command)
+	return b.report.Write(b.out, "engine", command)
 }
 
 // source is some WAL to measure on.

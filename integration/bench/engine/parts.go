@@ -18,11 +18,15 @@ func (b *bench) headline() []setting {
 
 // commits cuts a frame at every transaction's end.
 func (b *bench) commits(ctx context.Context) error {
+	names := b.only("oltp", "oltp_nofpw", "mixed")
+	if len(names) == 0 {
+		return nil
+	}
 	b.report.Line("#### A frame per commit\n")
 	b.report.Line("What a synchronous load costs on the link. Cost of a flush: bytes more than sealed, per frame. Times in µs.\n")
 	b.report.Line("| workload | codec | WAL / stored | frames | bytes per frame | cost of a flush | encode p50 | p99 | decode p50 | p99 |\n" +
 		"|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-	for _, name := range b.only("oltp", "oltp_nofpw", "mixed") {
+	for _, name := range names {
 		dir, err := b.make(ctx, source{workload: name, compression: "off"})
 		if err != nil {
 			return err
@@ -52,9 +56,12 @@ func (b *bench) serverCompression(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := b.only("oltp", "mixed")
+	names := b.only("oltp", "index", "wide", "ints", "delete", "mixed", "orders")
 	if b.quick {
 		names = b.only("oltp")
+	}
+	if len(names) == 0 {
+		return nil
 	}
 	b.report.Line("#### wal_compression on the primary\n")
 	b.report.Line("| workload | wal_compression | codec | KB of WAL | KB stored | WAL / stored | smaller than %s |\n|---|---|---|---:|---:|---:|---:|", yardstick)
@@ -88,7 +95,7 @@ func (b *bench) serverCompression(ctx context.Context) error {
 
 // clients varies how many write at a time.
 func (b *bench) clients(ctx context.Context) error {
-	counts := []int{1, 8, 32}
+	counts := []int{1, 8, 32, 64}
 	if b.quick {
 		counts = []int{1, 32}
 	}
@@ -118,12 +125,13 @@ func (b *bench) clients(ctx context.Context) error {
 
 // distances varies the reset distance.
 func (b *bench) distances(ctx context.Context) error {
-	if b.quick { // there is less WAL than in one window
+	names := b.only("oltp_nofpw", "mixed")
+	if b.quick || len(names) == 0 { // a quick run has less WAL than one window
 		return nil
 	}
 	b.report.Line("#### Reset distance, sealed windows\n")
 	b.report.Line("| workload | codec | 1 MiB | 2 | 4 | 8 | 16 | 32 | 64 MiB |\n|---|---|---:|---:|---:|---:|---:|---:|---:|")
-	for _, name := range b.only("oltp_nofpw", "mixed") {
+	for _, name := range names {
 		dir, err := b.make(ctx, source{workload: name, compression: "off"})
 		if err != nil {
 			return err
@@ -146,10 +154,14 @@ func (b *bench) distances(ctx context.Context) error {
 
 // processors compares one with two.
 func (b *bench) processors(ctx context.Context) error {
+	names := b.only("oltp_nofpw", "mixed")
+	if len(names) == 0 {
+		return nil
+	}
 	b.report.Line("#### Two processors, sealed windows\n")
 	b.report.Line("How many times as fast as with one.\n")
 	b.report.Line("| workload | codec | encode | decode |\n|---|---|---:|---:|")
-	for _, name := range b.only("oltp_nofpw", "mixed") {
+	for _, name := range names {
 		dir, err := b.make(ctx, source{workload: name, compression: "off"})
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ func inputs(t testing.TB) map[string]int64 {
 func TestRunIdentical(t *testing.T) {
 	all := inputs(t)
 	paths := slices.Sorted(maps.Keys(all))
-	for _, codec := range []recompress.Codec{recompress.Auto, recompress.None} {
+	for _, codec := range []recompress.Codec{recompress.Auto, recompress.Model, recompress.None} {
 		for _, cut := range []Cut{{}, {Commits: true}, {Bytes: 50_000}} {
 			t.Run(fmt.Sprint(codec, ", ", cut), func(t *testing.T) {
 				o := Options{Recompress: recompress.Options{Codec: codec, Level: 1, ResetDistance: mib}, Cut: cut, CPUs: 1, ByKind: true}
@@ -121,6 +121,27 @@ func TestEncodedBytesCountHeaders(t *testing.T) {
 	}
 }
 
+// Without cuts, what is stored and counted is a sealed window, index included.
+func TestSealed(t *testing.T) {
+	dir := t.TempDir()
+	generate(3*mib, mib/2).segments(t, dir)
+	streams, err := findStreams(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorker(Options{Recompress: recompress.Options{Codec: recompress.Model}}.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.do(window{stream: &streams[0], start: 3 * mib, bytes: mib}); err != nil {
+		t.Fatal(err)
+	}
+	h, err := link.ReadWindow(w.stored, nil)
+	if err != nil || h.Kind != link.WindowSealed || h.Start != 3*mib || h.End != 4*mib || h.SystemID != 7 || h.FileBytes() != w.tally.encoded || w.tally.frames != 4 {
+		t.Errorf("%+v, %v, %d bytes in %d frames", h, err, w.tally.encoded, w.tally.frames)
+	}
+}
+
 // Other bytes in a good frame, and damage, are told from WAL that came back.
 func TestDifferent(t *testing.T) {
 	dir := t.TempDir()
@@ -138,7 +159,7 @@ func TestDifferent(t *testing.T) {
 		},
 		"damage": func(_ *worker, f *link.Frame) { f.Sum++ },
 	} {
-		w, err := newWorker(Options{Recompress: recompress.Options{Codec: recompress.None}}.withDefaults())
+		w, err := newWorker(Options{Recompress: recompress.Options{Codec: recompress.None}, Cut: Cut{Bytes: 2 * mib}}.withDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,28 +188,46 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// FuzzRun: any file comes back, and each of its bytes is of one kind.
-func FuzzRun(f *testing.F) {
+// FuzzFile: any file comes back, and each of its bytes is of one kind.
+func FuzzFile(f *testing.F) {
 	g := generate(3*mib, 20_000)
 	f.Add(g.bytes, true)
 	f.Add(g.bytes[5000:], false)
 	f.Add(make([]byte, 9000), true)
 	f.Add([]byte{}, false)
-	dir := f.TempDir()
+	path := filepath.Join(f.TempDir(), fmt.Sprint("wal", os.Getpid()))
+	workers := map[bool]*worker{}
+	for _, commits := range []bool{false, true} { // else sealed
+		w, err := newWorker(Options{Recompress: recompress.Options{Codec: recompress.None, ResetDistance: mib}, Cut: Cut{Commits: commits}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		workers[commits] = w
+	}
 	f.Fuzz(func(t *testing.T, b []byte, commits bool) {
-		path := filepath.Join(dir, fmt.Sprint("wal", os.Getpid()))
 		write(t, path, b)
-		o := Options{Recompress: recompress.Options{Codec: recompress.None, ResetDistance: mib}, Cut: Cut{Commits: commits}, ByKind: true, CPUs: 1}
-		report, err := Run(t.Context(), []string{path}, o)
+		streams, err := findStreams(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sum int64
-		for _, k := range report.Total.ByKind {
+		w := workers[commits]
+		w.tally = newTally()
+		streams[0].windows(mib, func(win window) bool {
+			if err := w.do(win); err != nil {
+				t.Fatal(err)
+			}
+			return true
+		})
+		kinds, err := countKinds(t.Context(), streams, w.tally)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := int64(0)
+		for _, k := range kinds {
 			sum += k.RawBytes
 		}
-		if !report.Total.Identical || report.Total.RawBytes != int64(len(b)) || sum != int64(len(b)) {
-			t.Fatalf("%+v, kinds %d of %d bytes", report.Total, sum, len(b))
+		if size := int64(len(b)); w.tally.different != nil || w.tally.raw != size || sum != size {
+			t.Fatalf("%d bytes of %d, kinds %d, %v", w.tally.raw, size, sum, w.tally.different)
 		}
 	})
 }

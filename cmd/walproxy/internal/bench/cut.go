@@ -7,7 +7,7 @@ import (
 	"walproxy/protocol/wal"
 )
 
-// Cut says where frames end, besides at the end of a window. The zero value: nowhere else, as in a sealed window.
+// Cut says where the frames of live windows end, besides at the end of a window. The zero value: windows are sealed.
 type Cut struct {
 	Commits bool // behind each transaction's end, as under a load that commits synchronously
 	Bytes   int  // behind so many bytes; 0 does not count
@@ -28,6 +28,9 @@ func ParseCut(text string, parseBytes func(string) (uint64, error)) (Cut, error)
 	return Cut{Bytes: int(n)}, nil
 }
 
+// sealed reports whether windows are sealed: where nothing cuts them.
+func (c Cut) sealed() bool { return c == Cut{} }
+
 func (c Cut) String() string {
 	switch {
 	case c.Commits:
@@ -35,7 +38,7 @@ func (c Cut) String() string {
 	case c.Bytes > 0:
 		return "a frame per " + strconv.Itoa(c.Bytes) + " bytes"
 	}
-	return "a frame per window"
+	return "sealed windows"
 }
 
 // lookBackBytes is how much WAL before a window is walked, so that the record which goes over the boundary is known.

@@ -7,12 +7,11 @@ import (
 	"slices"
 
 	"walproxy/protocol/wal"
-	"walproxy/recompress"
 )
 
-// costReporter is implemented by a recompress.Writer whose codec knows what it spends on what.
+// costReporter is implemented by a recompress.Writer or Sealer whose codec knows what it spends on what.
 type costReporter interface {
-	// KindCosts calls yield with the bytes that the Writer spent, since it was made, on each kind of content. Kinds are named
+	// KindCosts calls yield with the bytes that it spent, since it was made, on each kind of content. Kinds are named
 	// by RecordKind and ImageKind and come in any order, also several times.
 	KindCosts(yield func(kind string, encodedBytes float64))
 }
@@ -29,9 +28,9 @@ func ImageKind(page string) string { return "page image/" + page }
 // kindHeaders is what a node stores beside the content of the WAL.
 const kindHeaders = "frame headers and unattributed"
 
-// addCosts adds what the codec of w spent, if it tells.
-func (t *tally) addCosts(w *recompress.Writer) {
-	reporter, ok := any(w).(costReporter)
+// addCosts adds what encoder, a Writer or Sealer, spent, if it tells.
+func (t *tally) addCosts(encoder any) {
+	reporter, ok := encoder.(costReporter)
 	if !ok {
 		return
 	}
@@ -114,7 +113,7 @@ const walkBytes = 1 << 20
 // walk counts a stream.
 func (c *kindCounter) walk(ctx context.Context, s *stream) error {
 	walker := wal.NewWalker(s.start, s.walOptions())
-	chunk := make([]byte, walkBytes)
+	chunk := make([]byte, min(walkBytes, s.bytes()))
 	var err error
 	s.windows(walkBytes, func(w window) bool {
 		if err = context.Cause(ctx); err != nil {

@@ -89,7 +89,7 @@ func (p *pool) sum() *tally {
 			busy++
 		}
 		t.add(w.tally)
-		t.addCosts(w.writer)
+		t.addCosts(w.encoder())
 	}
 	if busy > 1 {
 		t.encode /= time.Duration(busy)

@@ -14,6 +14,7 @@ import (
 type worker struct {
 	options Options
 	writer  *recompress.Writer
+	sealer  *recompress.Sealer // in place of writer where windows are sealed
 	reader  *recompress.Reader
 	cutter  cutter
 	cursor  link.Cursor
@@ -27,7 +28,12 @@ type worker struct {
 func newWorker(o Options) (*worker, error) {
 	w := &worker{options: o, cutter: cutter{cut: o.Cut}, tally: newTally()}
 	var err error
-	if w.writer, err = recompress.NewWriter(o.Recompress); err != nil {
+	if o.Cut.sealed() {
+		w.sealer, err = recompress.NewSealer(o.Recompress)
+	} else {
+		w.writer, err = recompress.NewWriter(o.Recompress)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if w.reader, err = recompress.NewReader(o.Recompress); err != nil {
@@ -35,29 +41,29 @@ func newWorker(o Options) (*worker, error) {
 	}
 	w.emit = func(f *link.Frame) error {
 		w.stored = w.cursor.Append(w.stored, f)
-		w.tally.frames++
-		if f.Codec == link.CodecRaw {
-			w.tally.rawFrames++
-		}
 		return nil
 	}
 	return w, nil
 }
 
+// encoder returns the writer or the sealer.
+func (w *worker) encoder() any {
+	if w.sealer != nil {
+		return w.sealer
+	}
+	return w.writer
+}
+
 // do measures one window. Errors: what reading and the Writer say; that the WAL came back changed goes into the tally.
 func (w *worker) do(win window) error {
 	if cap(w.raw) < win.bytes {
-		w.raw = make([]byte, win.bytes)
+		w.raw, w.decoded = make([]byte, win.bytes), make([]byte, 0, win.bytes)
 	}
 	w.raw = w.raw[:win.bytes]
 	if err := win.stream.readAt(w.raw, win.start); err != nil {
 		return err
 	}
-	ends, err := w.cutter.frameEnds(win, w.raw)
-	if err != nil {
-		return err
-	}
-	if err := w.encode(win, ends); err != nil {
+	if err := w.encode(win); err != nil {
 		return err
 	}
 	w.tally.raw += int64(len(w.raw))
@@ -71,22 +77,41 @@ func (w *worker) do(win window) error {
 	return nil
 }
 
-// encode leaves the window in stored: header and frames.
-func (w *worker) encode(win window, ends []int) error {
-	s, started := win.stream, time.Now()
-	w.stored = link.WindowHeader{
+// header returns that of the window while it is live.
+func (w *worker) header(win window) link.WindowHeader {
+	s := win.stream
+	return link.WindowHeader{
 		Kind: link.WindowLive, SystemID: s.systemID, Timeline: s.timeline, SegmentSize: s.segmentSize, WALBlockSize: s.pageSize,
 		ResetDistance: w.options.Recompress.ResetDistance, Start: win.start,
-	}.Append(w.stored[:0])
+	}
+}
+
+// encode leaves the window in stored.
+func (w *worker) encode(win window) error {
+	if w.sealer != nil {
+		return w.seal(win)
+	}
+	ends, err := w.cutter.frameEnds(win, w.raw)
+	if err != nil {
+		return err
+	}
+	return w.encodeLive(win, ends)
+}
+
+// encodeLive makes a live window: a header and frames that end at ends.
+func (w *worker) encodeLive(win window, ends []int) error {
+	started := time.Now()
+	w.stored = w.header(win).Append(w.stored[:0])
 	w.cursor = link.Cursor{ResetDistance: w.options.Recompress.ResetDistance}
 	at, begun := 0, started
 	for _, end := range ends {
-		err := w.writer.Write(s.timeline, win.start+protocol.LSN(at), w.raw[at:end], w.emit)
+		lsn := win.start + protocol.LSN(at)
+		err := w.writer.Write(win.stream.timeline, lsn, w.raw[at:end], w.emit)
 		if err == nil {
 			err = w.writer.Flush(w.emit)
 		}
 		if err != nil {
-			return fmt.Errorf("encode WAL at %s: %w", win.start+protocol.LSN(at), err)
+			return fmt.Errorf("encode WAL at %s: %w", lsn, err)
 		}
 		at = end
 		now := time.Now()
@@ -97,29 +122,62 @@ func (w *worker) encode(win window, ends []int) error {
 	return nil
 }
 
+// seal makes a sealed window, of WAL that a node has in a raw frame: what sealing costs, and nothing else.
+func (w *worker) seal(win window) (err error) {
+	started := time.Now()
+	f := link.Frame{
+		Timeline: win.stream.timeline, Start: win.start, RawLen: uint32(len(w.raw)), RawSum: link.Checksum(w.raw), Payload: w.raw,
+	}
+	f.Seal()
+	one := func(yield func(*link.Frame, error) bool) { yield(&f, nil) }
+	if w.stored, _, err = w.sealer.Seal(w.stored[:0], w.header(win), one); err != nil {
+		return err
+	}
+	took := time.Since(started)
+	w.tally.encode += took
+	w.tally.encodeTimes.add(took)
+	return nil
+}
+
 // decode leaves the WAL of stored in decoded.
 func (w *worker) decode() error {
 	started := time.Now()
 	begun := started
 	defer func() { w.tally.decode += time.Since(started) }()
 	w.decoded = w.decoded[:0]
-	h, err := link.DecodeWindowHeader(w.stored)
+	return eachFrame(w.stored, func(f *link.Frame) (err error) {
+		w.tally.frames++
+		if f.Codec == link.CodecRaw {
+			w.tally.rawFrames++
+		}
+		w.decoded, err = w.reader.Decode(w.decoded, f)
+		now := time.Now()
+		w.tally.decodeTimes.add(now.Sub(begun))
+		begun = now
+		return err
+	})
+}
+
+// eachFrame checks a window and hands its frames to visit.
+func eachFrame(window []byte, visit func(*link.Frame) error) error {
+	h, err := link.DecodeWindowHeader(window)
 	if err != nil {
 		return err
 	}
+	if h.Kind == link.WindowSealed {
+		_, err = link.ReadWindow(window, visit)
+		return err
+	}
 	cursor := link.Cursor{ResetDistance: h.ResetDistance}
-	for rest := w.stored[link.WindowHeaderBytes:]; len(rest) > 0; {
+	for rest := window[link.WindowHeaderBytes:]; len(rest) > 0; {
 		f, n, err := cursor.Decode(rest)
 		if err != nil {
 			return err
 		}
-		if w.decoded, err = w.reader.Decode(w.decoded, &f); err != nil {
+		if err := visit(&f); err != nil {
 			return err
 		}
 		rest = rest[n:]
-		now := time.Now()
-		w.tally.decodeTimes.add(now.Sub(begun))
-		begun = now
 	}
 	return nil
 }

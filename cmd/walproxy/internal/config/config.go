@@ -64,6 +64,7 @@ type Recompress struct {
 	Codec         Codec `yaml:"codec"`
 	Level         int   `yaml:"level"`
 	ResetDistance Bytes `yaml:"reset_distance"`
+	Backlog       Bytes `yaml:"backlog"` // 0: never hurry
 }
 
 // Spool bounds the node's log on disk.

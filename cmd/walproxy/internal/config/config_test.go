@@ -81,7 +81,7 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 		{"bad users file", enough + "listen: {auth: {method: scram-sha-256, users_file: " + secrets + "}}\n", []string{"listen.auth.users_file: read password file " + secrets + ": line 2: want"}},
 		{"good users file", enough + "listen: {auth: {method: scram-sha-256, users_file: " + users + "}}\n", nil},
 		{"negative", enough + "listen: {wal_sender_timeout: -1s, max_connections: 0, drain_timeout: 0s, authentication_timeout: 0s}\nspool: {cap: 5MiB}\n",
-			[]string{"listen.wal_sender_timeout: -1s", "listen.max_connections: 0", "listen.drain_timeout: 0s", "listen.authentication_timeout: 0s", "spool.cap: 5MiB: must be at least twice recompress.reset_distance, 8MiB"}},
+			[]string{"listen.wal_sender_timeout: -1s", "listen.max_connections: 0", "listen.drain_timeout: 0s", "listen.authentication_timeout: 0s", "spool.cap: 5MiB: must be at least four times recompress.reset_distance, 16MiB"}},
 		{"good", enough + "spool: {cap: 0}\nlisten: {wal_sender_timeout: 0s}\nacknowledge: {write: min, flush: any 2, apply: consumer s1}\n", nil},
 	}
 	for _, c := range cases {
@@ -145,7 +145,7 @@ func TestValues(t *testing.T) {
 upstream: {conninfo: "host=a,b user=u", slot: s_1, create_slot: true, link: off, status_interval: 1500ms}
 listen: {addresses: ["0.0.0.0:5433", "unix:/run/x"], auth: {method: scram-sha-256, users: [{name: a, verifier: "`+verifier+`"}]}, link: off}
 data: {dir: /d}
-recompress: {codec: none, level: 16, reset_distance: 64MiB}
+recompress: {codec: none, level: 16, reset_distance: 64MiB, backlog: 1GiB}
 spool: {cap: 1 TiB, when_full: shed, keep: 0, seal: off, fsync: off}
 acknowledge: {write: min, flush: any 2, apply: consumer s 1}
 http: {address: off}
@@ -160,7 +160,7 @@ http: {address: off}
 	want.Listen.Auth = Auth{Method: AuthSCRAM, Users: []User{{"a", verifier}}}
 	want.Listen.Link = false
 	want.Data.Dir = "/d"
-	want.Recompress = Recompress{Codec: "none", Level: 16, ResetDistance: 64 * MiB}
+	want.Recompress = Recompress{Codec: "none", Level: 16, ResetDistance: 64 * MiB, Backlog: GiB}
 	want.Spool = Spool{Cap: TiB, WhenFull: WhenFullShed}
 	want.Acknowledge = Acknowledge{Write: Rule{slots.Rule{Kind: slots.RuleMin}}, Flush: Rule{slots.Rule{Kind: slots.RuleAny, Count: 2}}, Apply: Rule{slots.Rule{Kind: slots.RuleConsumer, Name: "s 1"}}}
 	want.HTTP.Address = Off

@@ -121,7 +121,7 @@ func TestUnit(t *testing.T) {
 	}
 	for _, line := range []string{
 		"ExecStart=/usr/local/bin/walproxy run --config ${CREDENTIALS_DIRECTORY}/walproxy.yaml", "StateDirectory=walproxy",
-		"RestartPreventExitStatus=2", "KillSignal=SIGTERM", "TimeoutStopSec=60s",
+		"RestartPreventExitStatus=2 4", "KillSignal=SIGTERM", "TimeoutStopSec=60s",
 	} {
 		if !strings.Contains(string(content), "\n"+line+"\n") {
 			t.Errorf("no line %q", line)

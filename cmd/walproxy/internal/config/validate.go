@@ -143,8 +143,8 @@ func (r *Recompress) check(p *problems) {
 }
 
 func (s *Spool) check(p *problems, r Recompress) {
-	// Below two windows the spool could never let go of one while it writes the next.
-	if least := 2 * r.ResetDistance; s.Cap != 0 && s.Cap < least {
-		p.add("spool.cap", "%s: must be at least twice recompress.reset_distance, %s, or 0 for none", s.Cap, least)
+	// Two WAL segments and two windows must fit. How large segments are the node learns from its upstream, and checks again.
+	if least := 4 * r.ResetDistance; s.Cap != 0 && s.Cap < least {
+		p.add("spool.cap", "%s: must be at least four times recompress.reset_distance, %s, or 0 for none", s.Cap, least)
 	}
 }

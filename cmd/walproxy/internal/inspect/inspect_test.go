@@ -57,7 +57,7 @@ type builder struct {
 }
 
 func newBuilder(t *testing.T, dir string) *builder {
-	w, err := recompress.NewWriter(recompress.Options{ResetDistance: mib})
+	w, err := recompress.NewWriter(recompress.Options{Codec: recompress.Zstd, ResetDistance: mib})
 	if err != nil {
 		t.Fatal(err)
 	}

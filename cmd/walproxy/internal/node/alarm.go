@@ -1,6 +1,7 @@
 package node
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,20 @@ const (
 type alarm struct {
 	near    atomic.Bool
 	blocked atomic.Bool // the receiver waits for room
+
+	mu    sync.Mutex // guards what follows
+	since time.Time  // when the spool became full; zero while it is not
+	said  time.Time  // when the log said so last
+	last  time.Time  // when the receiver began to wait last
 }
+
+const (
+	// fullAgainAfter is how long the log is silent about a spool that is full.
+	fullAgainAfter = time.Minute
+	// roomAfter is how long WAL must be taken in without a wait before a spool is no longer full: a consumer that is slow
+	// makes room for one window at a time.
+	roomAfter = 5 * time.Second
+)
 
 // fill returns how much of its cap the spool takes, from 0 to 1; 0 without a cap.
 func (n *Node) fill() float64 {
@@ -57,19 +71,42 @@ func (n *Node) untilCap(now time.Time) (time.Duration, bool) {
 // maxForecast bounds forecasts: what is further away is never.
 const maxForecast = 100 * 365 * 24 * time.Hour
 
-// blocks notes that the receiver waits for room; the first time after there was some it is logged.
-func (n *Node) blocks(full error) {
-	if n.alarm.blocked.Swap(true) {
+// blocks notes that the receiver waits for room. It is logged when that begins, and then once a minute.
+func (n *Node) blocks(full error, now time.Time) {
+	a := &n.alarm
+	a.blocked.Store(true)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last = now
+	begins := a.since.IsZero()
+	if begins {
+		a.since = now
+	}
+	if !begins && now.Sub(a.said) < fullAgainAfter {
 		return
 	}
+	a.said = now
 	_, holds := n.holds(0, 0)
 	n.logger.Error("the spool is full; the upstream is not read until there is room", zap.Error(full),
-		zap.String("held_by", furthestBehind(holds)), zap.Int64("bytes", n.log.State().Bytes))
+		zap.String("held_by", furthestBehind(holds)), zap.Int64("bytes", n.log.State().Bytes), zap.Duration("since", now.Sub(a.since)))
 }
 
 // flows notes that WAL was taken in.
 func (n *Node) flows() {
-	if n.alarm.blocked.Load() && n.alarm.blocked.Swap(false) {
-		n.logger.Info("there is room in the spool again; the upstream is read on", zap.Int64("bytes", n.log.State().Bytes))
+	if n.alarm.blocked.Load() {
+		n.alarm.blocked.Store(false)
 	}
+}
+
+// checkRoom is called every now and then. It logs that a spool is no longer full.
+func (n *Node) checkRoom(now time.Time) {
+	a := &n.alarm
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.since.IsZero() || a.blocked.Load() || now.Sub(a.last) < roomAfter {
+		return
+	}
+	n.logger.Info("there is room in the spool again; the upstream is read on", zap.Int64("bytes", n.log.State().Bytes),
+		zap.Duration("after", a.last.Sub(a.since)))
+	a.since = time.Time{}
 }

@@ -60,6 +60,11 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 		}
 	}()
 	n.log = log
+	if id, known := log.Identity(); known {
+		if err := n.checkCap(id.SegmentSize, log.ResetDistance()); err != nil {
+			return nil, err
+		}
+	}
 	if n.store, err = slots.OpenStore(cfg.Data.Dir, slots.StoreOptions{Logger: logger}); err != nil {
 		return nil, err
 	}
@@ -87,7 +92,7 @@ func (n *Node) openFeed() (err error) {
 	}
 	n.redo.identity = n.log.Identity
 	n.feed, err = feed.New(n.log, feed.Options{
-		Recompress: n.config.Recompress.Options(), MakeRoom: n.makeRoom, Observe: n.observe,
+		Recompress: n.config.Recompress.Options(), BacklogBytes: uint64(n.config.Recompress.Backlog), MakeRoom: n.makeRoom, Observe: n.observe,
 		Logger: n.logger, Metrics: n.metrics.feed,
 	})
 	return err
@@ -108,7 +113,7 @@ func (n *Node) openReceiver(reg prometheus.Registerer) (err error) {
 	}
 	if u.Link == config.LinkAuto {
 		options.Link = func(request walreceiver.LinkRequest) walreceiver.LinkStream {
-			return ship.NewClient(n.feed, ship.Stream(request))
+			return ship.NewClient(frames{n.feed, n}, ship.Stream(request))
 		}
 	}
 	n.receiver, err = walreceiver.New(options)
@@ -144,6 +149,16 @@ func users(auth config.Auth) (*walsender.Users, error) {
 		secrets[u.Name] = string(u.Verifier)
 	}
 	return walsender.NewUsers(secrets)
+}
+
+// SetAccess lets those log in from now on whom auth names; who is logged in stays. On an error nothing changes. Safe for
+// concurrent use.
+func (n *Node) SetAccess(auth config.Auth) error {
+	users, err := users(auth)
+	if err != nil {
+		return err
+	}
+	return n.server.SetAccess(users, auth.TrustLocal)
 }
 
 // Run works until ctx ends, and then drains: the upstream first, consumers when they have confirmed what there is or the

@@ -23,6 +23,7 @@ func (n *Node) retain(ctx context.Context) error {
 		if err := n.removeUnneeded(n.holds(uint64(n.config.Spool.Keep), n.redo.position())); err != nil {
 			n.logger.Error("cannot remove old WAL", zap.Error(err))
 		}
+		n.checkRoom(time.Now())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -71,7 +72,7 @@ func (n *Node) makeRoom(ctx context.Context, full error) error {
 			return err
 		}
 	}
-	n.blocks(full)
+	n.blocks(full, time.Now())
 	slotsChanged, room := n.store.Changed(), n.room.wait()
 	retry := time.NewTimer(retainInterval)
 	defer retry.Stop()

@@ -49,8 +49,6 @@ func (s *sink) Begin() protocol.LSN {
 	return lsn
 }
 
-func (s *sink) Identify(id protocol.Identity) error { return s.node.log.SetIdentity(id) }
-
 func (s *sink) History(tli protocol.Timeline) ([]byte, bool) { return s.node.log.History(tli) }
 
 func (s *sink) AddHistory(tli protocol.Timeline, content []byte) error {

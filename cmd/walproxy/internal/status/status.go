@@ -80,7 +80,7 @@ type Upstream struct {
 	Peer        string     `json:"peer,omitempty"`
 	Link        bool       `json:"link"` // it is a node, which sends frames
 	Slot        string     `json:"slot,omitempty"`
-	End         LSN        `json:"end"`       // furthest position it has reported
+	End         LSN        `json:"end"`       // position it reported last, at least what this node holds
 	LagBytes    uint64     `json:"lag_bytes"` // of this node behind End
 	LastMessage *time.Time `json:"last_message,omitempty"`
 	LastError   string     `json:"last_error,omitempty"`
