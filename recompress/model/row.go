@@ -42,6 +42,7 @@ type slot struct {
 	gain    int16             // the same, saved by coding the word and the next as one number
 	isWide  bool              // they are
 	zeros   zeros
+	digits  uint8  // rows in which it was nothing but hexadecimal digits
 	step    uint32 // by how much it changed last, row to row
 }
 
@@ -432,9 +433,11 @@ func residualBits(d uint32) int { return bits.Len32(d<<1 ^ uint32(int32(d)>>31))
 
 // wordText codes the bytes of a word in the order of the row, and remembers them as text.
 func (m *model) wordText(c *rowClass, w *word, v uint32, b []byte, at int) uint32 {
-	t := &m.rows
+	t, digits := &m.rows, &m.text.digits
+	digits.run = int(w.slot.digits)
 	tried := t.text.from > 0
 	held := m.step(c.ctx, &t.text, b, at, w.n, nil, c.yield > -yieldSpan || c.rows%16 == 0)
+	w.slot.digits = uint8(min(digits.run, 255))
 	if held {
 		c.yield = min(c.yield+8, yieldSpan)
 	} else if tried {
