@@ -7,14 +7,16 @@ import (
 )
 
 const (
-	classLog  = 10
-	slotLog   = 13
-	pairLog   = 13
-	rowWords  = 64 // words of a part of a row
-	rowBytes  = 4 * rowWords
-	rowParts  = 2 // of rowBytes each
-	baseCount = 4
-	yieldSpan = 64
+	classLog = 10
+	slotLog  = 13
+	pairLog  = 13
+	rowWords = 64 // words of a part of a row
+	rowBytes = 4 * rowWords
+	rowParts = 2 // of rowBytes each
+
+	longRowBytes = 64 // coded as words of a row that has more parts
+	baseCount    = 4
+	yieldSpan    = 64
 
 	numberBonus = 12    // numbers that are this much longer than text, in 1/8 bit, are still better: they are faster
 	textCost    = 5 * 8 // bits, in 1/8, that a byte of text is expected to take before it is known
@@ -40,6 +42,7 @@ type slot struct {
 	gain    int16             // the same, saved by coding the word and the next as one number
 	isWide  bool              // they are
 	zeros   zeros
+	digits  uint8  // rows in which it was nothing but hexadecimal digits
 	step    uint32 // by how much it changed last, row to row
 }
 
@@ -114,23 +117,26 @@ const (
 // transaction x wrote earlier are predictions too. What is behind the parts that are coded as words is coded as text.
 func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
 	m.rows.text = cursor{}
-	first, parts := c, rowParts
+	first, limit := c, rowBytes
 	if start+len(b) > rowParts*rowBytes {
-		parts = 1 // more text than numbers, most likely
+		limit = longRowBytes // more text than numbers, most likely
 	}
-	for k := range parts {
-		if n := min(len(b), rowBytes-start); n > 0 {
+	for k := range rowParts {
+		if n := min(len(b), limit-start); n > 0 {
 			if k > 0 {
 				c = m.rows.class(first.ctx + uint32(k))
 			}
 			m.rowPart(c, b[:n], start, old, x)
-			b, start = b[n:], rowBytes
+			b, start = b[n:], limit
 		}
 		if len(b) == 0 {
 			break
 		}
-		start -= rowBytes
-		old = old.from(rowBytes)
+		start -= limit
+		old = old.from(limit)
+		if limit != rowBytes {
+			break
+		}
 	}
 	m.mark(costValue)
 	if len(b) > 0 {
@@ -427,9 +433,11 @@ func residualBits(d uint32) int { return bits.Len32(d<<1 ^ uint32(int32(d)>>31))
 
 // wordText codes the bytes of a word in the order of the row, and remembers them as text.
 func (m *model) wordText(c *rowClass, w *word, v uint32, b []byte, at int) uint32 {
-	t := &m.rows
+	t, digits := &m.rows, &m.text.digits
+	digits.run = int(w.slot.digits)
 	tried := t.text.from > 0
 	held := m.step(c.ctx, &t.text, b, at, w.n, nil, c.yield > -yieldSpan || c.rows%16 == 0)
+	w.slot.digits = uint8(min(digits.run, 255))
 	if held {
 		c.yield = min(c.yield+8, yieldSpan)
 	} else if tried {

@@ -6,6 +6,7 @@ const (
 	historyBytes = 1 << 22 // of text that later text is matched against
 	matchLog     = 16
 	matchBytes   = 5  // hashed to find a match
+	settledRun   = 8  // steps that a match has held
 	storedBytes  = 32 // shorter areas are never stored without a model
 	sampleBytes  = 4096
 )
@@ -206,24 +207,29 @@ func (t *text) add(b []byte, i, n int, at *cursor) {
 		clear(t.heads)
 		*at = cursor{}
 	}
-	for k := range n {
-		t.history = append(t.history, b[i+k])
-		if i+k+1 < matchBytes {
-			continue
+	t.history = append(t.history, b[i:i+n]...)
+	if at.run < settledRun { // what repeats for long is in the table already
+		first := len(t.history) - n + 1
+		if i+1 < matchBytes {
+			first = len(t.history) // the bytes in front belong to another text
 		}
-		end := len(t.history)
-		if end < matchBytes {
-			continue
-		}
-		head := &t.heads[(le.Uint32(t.history[end-5:])*0x9E3779B1^uint32(t.history[end-1])*0x85EBCA6B)>>(32-matchLog)]
-		if from := int(*head); k == n-1 && at.from == 0 && from >= matchBytes &&
-			string(t.history[from-matchBytes:from]) == string(t.history[end-matchBytes:end]) {
-			at.from = from
-		}
-		*head = uint32(end)
+		t.index(max(first, matchBytes), at)
 	}
 	if at.from >= len(t.history) {
 		*at = cursor{}
+	}
+}
+
+// index enters the ends from first on into the table, and starts a match at the last of them if there is none.
+func (t *text) index(first int, at *cursor) {
+	for end := first; end <= len(t.history); end++ {
+		tail := t.history[end-matchBytes : end]
+		head := &t.heads[(le.Uint32(tail)*0x9E3779B1^uint32(tail[4])*0x85EBCA6B)>>(32-matchLog)]
+		if from := int(*head); end == len(t.history) && at.from == 0 && from >= matchBytes &&
+			string(t.history[from-matchBytes:from]) == string(tail) {
+			at.from = from
+		}
+		*head = uint32(end)
 	}
 }
 
