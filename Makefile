@@ -19,7 +19,7 @@ TEST_FLAGS  ?=
 BENCH_FLAGS ?=
 # The packages that start goroutines, without real servers, run under the race detector too. Codecs and formats have none,
 # and take ten times as long under it.
-RACE = $$(go list ./... | grep -vE '^walproxy/(integration|recompress|protocol/wal$$|protocol/link$$)')
+RACE = $$(go list ./... | grep -vE '^walproxy/(integration|recompress|protocol/wal$$|protocol/link$$|cmd/walproxy/internal/bench)')
 
 .PHONY: help
 help: ## list the targets

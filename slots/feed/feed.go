@@ -5,6 +5,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -88,12 +89,24 @@ func (f *Feed) Position() (protocol.Timeline, protocol.LSN) {
 	return f.tail.position()
 }
 
+// WAL that comes in bulk is synced less often: a node that takes in more than bulkBytes in the time of one fsync catches up with
+// something, and its upstream waits for no position in particular. The next fsync then comes after bulkInterval, or as soon as
+// the WAL stops.
+const (
+	bulkBytes    = 2 << 20
+	bulkInterval = 100 * time.Millisecond
+	bulkQuiet    = 2 * time.Millisecond // without WAL: it has stopped
+)
+
 // Sync makes what was written durable whenever there is something to do, until ctx ends; then once more.
 // Waits of several appends share one fsync.
 func (f *Feed) Sync(ctx context.Context) error {
 	for {
 		changed := f.log.Changed()
 		if s := f.log.State(); s.Flushed < s.End {
+			if s.End-s.Flushed > bulkBytes {
+				f.awaitBulk(ctx)
+			}
 			if err := f.log.Sync(); err != nil {
 				return fmt.Errorf("sync spool at %s: %w", s.End, err)
 			}
@@ -103,6 +116,26 @@ func (f *Feed) Sync(ctx context.Context) error {
 		case <-changed:
 		case <-ctx.Done():
 			return nil
+		}
+	}
+}
+
+// awaitBulk waits for more WAL to share the next fsync: until bulkInterval is over, no more comes, or ctx ends.
+func (f *Feed) awaitBulk(ctx context.Context) {
+	end := time.NewTimer(bulkInterval)
+	defer end.Stop()
+	quiet := time.NewTimer(bulkQuiet)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-f.log.Changed():
+			quiet.Reset(bulkQuiet)
+		case <-quiet.C:
+			return
+		case <-end.C:
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }
