@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,22 +23,28 @@ import (
 
 // bench is one run.
 type bench struct {
-	binary  string
-	dir     string
-	walMiB  int
-	seconds int
-	rounds  int
-	report  report.Report
-	nodes   int // made so far, for directory names
+	binary    string
+	dir       string
+	walMiB    int
+	behindMiB int
+	seconds   int
+	rounds    int
+	parts     string
+	codecs    string
+	report    report.Report
+	nodes     int // made so far, for directory names
 }
 
 func main() {
 	b := bench{}
 	out := flag.String("out", "BENCHMARKS.md", "the file whose section is rewritten")
 	flag.StringVar(&b.binary, "binary", "bin/walproxy", "the walproxy to measure")
-	flag.IntVar(&b.walMiB, "wal", 1024, "MiB of WAL for throughput and memory")
+	flag.IntVar(&b.walMiB, "wal", 1024, "MiB of WAL for throughput")
+	flag.IntVar(&b.behindMiB, "behind", 1024, "MiB of WAL by which a consumer falls behind, for memory")
 	flag.IntVar(&b.seconds, "seconds", 20, "seconds of pgbench for each latency figure")
 	flag.IntVar(&b.rounds, "rounds", 3, "rounds of throughput; the best counts, for each side")
+	flag.StringVar(&b.parts, "parts", "latency,memory,throughput", "what to measure")
+	flag.StringVar(&b.codecs, "codecs", "none,zstd,auto", "codecs of the throughput part")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -58,14 +65,27 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 	for _, part := range []struct {
 		name string
 		do   func(context.Context) error
-	}{{"throughput", b.throughput}, {"latency", b.latency}, {"memory", b.memory}} {
+	}{{"latency", b.latency}, {"memory", b.memory}, {"throughput", b.throughput}} {
+		if !strings.Contains(b.parts, part.name) {
+			continue
+		}
 		started := time.Now()
+		b.report = report.Report{}
 		if err := part.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "%s done in %.0f s\n", part.name, time.Since(started).Seconds())
+		if err := b.report.Write(out, "relay "+part.name, b.command()); err != nil {
+			return err
+		}
 	}
-	return b.report.Write(out, "relay", "make bench-relay")
+	return nil
+}
+
+// command is what a reader runs to measure the same.
+func (b *bench) command() string {
+	return fmt.Sprintf("go run ./integration/bench -parts %s -codecs %s -wal %d -behind %d -seconds %d -rounds %d",
+		b.parts, b.codecs, b.walMiB, b.behindMiB, b.seconds, b.rounds)
 }
 
 // primary starts a server with a pgbench database.

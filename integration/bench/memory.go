@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"walproxy/integration/nodeproc"
+	"walproxy/integration/pgcluster"
 	"walproxy/protocol"
 )
 
 // memory measures the resident memory of both nodes while a consumer of node B falls 1 GiB behind and catches up.
 func (b *bench) memory(ctx context.Context) error {
-	primary, err := b.primary(ctx, 50)
+	primary, err := b.primary(ctx, 1)
 	if primary != nil {
 		defer func() { _ = primary.Close() }()
 	}
@@ -52,7 +53,7 @@ func (b *bench) memory(ctx context.Context) error {
 	if err := receivers[0].Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	to, err := writeWAL(ctx, primary, from+protocol.LSN(b.walMiB<<20))
+	to, err := writeRows(ctx, primary, from+protocol.LSN(b.behindMiB<<20))
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (b *bench) memory(ctx context.Context) error {
 		return err
 	}
 	b.report.Line("### Memory\n")
-	b.report.Line("pg_receivewal on node B stopped while pgbench wrote %d MiB of WAL, then caught up in %.1f s. Resident memory in MiB.\n",
+	b.report.Line("pg_receivewal on node B stopped while INSERTs wrote %d MiB of WAL, then caught up in %.1f s. Resident memory in MiB.\n",
 		(to-from)>>20, time.Since(started).Seconds())
 	b.report.Line("| node | while the consumer was behind | highest, catch-up included |\n|---|---:|---:|")
 	for i, n := range []*nodeproc.Node{a, second} {
@@ -82,6 +83,21 @@ func (b *bench) memory(ctx context.Context) error {
 	}
 	b.report.Line("")
 	return nil
+}
+
+// writeRows inserts rows until the WAL reaches target and returns where it ends. It writes faster than pgbench.
+func writeRows(ctx context.Context, primary *pgcluster.Cluster, target protocol.LSN) (protocol.LSN, error) {
+	if err := primary.Exec(ctx, "CREATE TABLE filler (id bigint, name text, at timestamptz)"); err != nil {
+		return 0, err
+	}
+	for {
+		if err := primary.Exec(ctx, "INSERT INTO filler SELECT n, md5(n::text), now() FROM generate_series(1, 300000) n"); err != nil {
+			return 0, err
+		}
+		if lsn, err := primary.FlushLSN(ctx); err != nil || lsn >= target {
+			return lsn, err
+		}
+	}
 }
 
 // memoryMiB reads a size of the node's process from /proc, in MiB.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,7 +21,7 @@ func (b *bench) throughput(ctx context.Context) error {
 	b.report.Line("%d MiB of pgbench WAL, written while the receiver (or node A) was stopped by SIGSTOP; time from SIGCONT until\n"+
 		"pg_receivewal's files hold the last byte. Best of %d rounds.\n", b.walMiB, b.rounds)
 	b.report.Line("| path | MB/s | ratio to direct |\n|---|---:|---:|")
-	for _, codec := range []string{"none", "zstd"} {
+	for _, codec := range strings.Split(b.codecs, ",") {
 		var direct, relay float64
 		for range b.rounds {
 			d, r, err := b.throughputRound(ctx, codec)
@@ -37,7 +38,7 @@ func (b *bench) throughput(ctx context.Context) error {
 }
 
 func (b *bench) throughputRound(ctx context.Context, codec string) (direct, relay float64, err error) {
-	primary, err := b.primary(ctx, 50)
+	primary, err := b.primary(ctx, 5)
 	if primary != nil {
 		defer func() { _ = primary.Close() }()
 	}
