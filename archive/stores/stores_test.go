@@ -23,7 +23,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	for _, address := range []string{
-		"", "/var/lib", "file://host/dir", "file:dir", "file:///d?x=y", "s3://", "s3://A_B/x", "s3://wal/a b", "s3://wal/../b", "s3://key:secret@wal/a",
+		"", "/var/lib", "file://host/dir", "file:dir", "file:///d?x=y", "s3://", "s3://a..b/x", "s3://wal/a b", "s3://wal/../b", "s3://key:secret@wal/a",
 		"s3://wal/a?what=1", "s3://wal/a?path_style=yes", "s3://wal/a?region=a&region=b", "s3://wal/a?endpoint=ftp://host",
 		"s3://wal/a?endpoint=http://host/path", "gs://wal/a", "s3://wal/%zz",
 	} {
