@@ -25,7 +25,7 @@ type ledger struct {
 
 func startLedger(ctx context.Context, t *testing.T, primary *pgcluster.Cluster) *ledger {
 	t.Helper()
-	must(t, primary.Exec(ctx, "CREATE TABLE ledger (n int PRIMARY KEY)"))
+	must(t, primary.Exec(ctx, "DROP TABLE IF EXISTS ledger; CREATE TABLE ledger (n int PRIMARY KEY)"))
 	ctx, cancel := context.WithCancel(ctx)
 	l := &ledger{primary: primary, moved: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{})}
 	go l.run(ctx)

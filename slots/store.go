@@ -45,7 +45,9 @@ type Store struct {
 	max      int
 	interval time.Duration
 
-	saveMu sync.Mutex // one writer of the file at a time; taken before mu
+	saveMu   sync.Mutex // one writer of the file at a time; taken before mu
+	reserved int64      // bytes of the reserve file; guarded by saveMu
+
 	mu     sync.Mutex
 	slots  map[string]*Slot
 	dirty  bool // a persistent slot differs from the file
@@ -71,6 +73,7 @@ func OpenStore(dir string, options StoreOptions) (*Store, error) {
 	if err := s.fs.Remove(s.file + fs.TempSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove leftover: %w", err)
 	}
+	s.findReserve()
 	content, err := fs.ReadFile(s.fs, s.file, statefile.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -135,8 +138,7 @@ func (s *Store) save(edit func([]Slot) []Slot) error {
 	s.mu.Unlock()
 	content, err := encodeStore(slots)
 	if err == nil {
-		err = fs.WriteFile(s.fs, s.file, content)
-		s.metrics.saved()
+		err = s.write(content)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
