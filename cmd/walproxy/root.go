@@ -30,6 +30,7 @@ pg_receivewal and other nodes, byte for byte as the primary wrote it.
 		newArchiveCommand(),
 		newBenchCommand(),
 		newInspectCommand(),
+		newVerifyCommand(),
 		newConfigCommand(),
 		newVersionCommand(),
 	)
