@@ -46,7 +46,7 @@ func FuzzDecodeHeader(f *testing.F) {
 
 func FuzzDecodeIdentity(f *testing.F) {
 	f.Add(Identity{SystemID: 1, Major: 15, SegmentSize: 1 << 24, WALBlockSize: 8192}.encode())
-	f.Add([]byte(`{"walproxy_archive": 2}`))
+	f.Add([]byte(`{"archive_version": 2}`))
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		id, err := decodeIdentity(b)
