@@ -12,6 +12,7 @@ type Config struct {
 	Recompress  Recompress  `yaml:"recompress"`
 	Spool       Spool       `yaml:"spool"`
 	Acknowledge Acknowledge `yaml:"acknowledge"`
+	Archive     Archive     `yaml:"archive"`
 	HTTP        HTTP        `yaml:"http"`
 	Log         Log         `yaml:"log"`
 }
@@ -125,6 +126,12 @@ type Acknowledge struct {
 	Write Rule `yaml:"write"`
 	Flush Rule `yaml:"flush"`
 	Apply Rule `yaml:"apply"`
+}
+
+// Archive is where WAL is kept for the long term.
+type Archive struct {
+	Store   StoreAddress  `yaml:"store"` // empty: none
+	Timeout time.Duration `yaml:"timeout"`
 }
 
 // HTTP is the address of metrics, health and profiles.

@@ -21,7 +21,13 @@ func (c *Config) check(p *problems) {
 	c.Recompress.check(p)
 	c.Spool.check(p, c.Recompress)
 	c.Acknowledge.check(p, c.Upstream.Slot)
+	c.Archive.check(p)
 	p.addError("http.address", c.HTTP.Address.checkHTTP())
+}
+
+func (a *Archive) check(p *problems) {
+	p.addError("archive.store", a.Store.check())
+	positive(p, "archive.timeout", a.Timeout)
 }
 
 func (u *Upstream) check(p *problems) {
