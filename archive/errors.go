@@ -98,3 +98,16 @@ type VersionError struct {
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("unknown %s %d: written by a newer walproxy?", e.What, e.Got)
 }
+
+// MissingError says that the archive holds no WAL of a timeline at LSN, and none behind it. It is an ErrNotExist.
+type MissingError struct {
+	Timeline protocol.Timeline
+	LSN      protocol.LSN
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("WAL at %s on timeline %d is not in the archive", e.LSN, e.Timeline)
+}
+
+// Is makes every MissingError one of the class ErrNotExist.
+func (e *MissingError) Is(target error) bool { return target == ErrNotExist }

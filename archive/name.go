@@ -17,6 +17,22 @@ const (
 	filePrefix   = "file/"
 )
 
+// ValidName reports whether an object can have this name: slash-separated elements of ASCII letters, digits, '.', '-' and '_',
+// none of which begins with a dot.
+func ValidName(name string) bool {
+	for element := range strings.SplitSeq(name, "/") {
+		if element == "" || element[0] == '.' || strings.Trim(element, nameBytes) != "" {
+			return false
+		}
+	}
+	return len(name) <= maxNameBytes
+}
+
+const (
+	nameBytes    = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_"
+	maxNameBytes = 512 // a key in a bucket has up to 1024, with the prefix
+)
+
 // WALName returns the name of the object that holds the WAL from start up to end of a timeline. Names sort by timeline, then
 // start, then end.
 func WALName(tli protocol.Timeline, start, end protocol.LSN) string {

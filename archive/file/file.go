@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"walproxy/archive"
@@ -43,22 +42,10 @@ func (s *Store) Close() error { return nil }
 
 // path returns where an object lies. A name that is none is an error: it never leads out of the directory.
 func (s *Store) path(name string) (string, error) {
-	if name == "" {
-		return "", errors.New("an object without a name")
-	}
-	for element := range strings.SplitSeq(name, "/") {
-		if !goodElement(element) {
-			return "", fmt.Errorf("%q cannot be the name of an object", name)
-		}
+	if !archive.ValidName(name) {
+		return "", fmt.Errorf("%q cannot be the name of an object", name)
 	}
 	return filepath.Join(s.dir, filepath.FromSlash(name)), nil
-}
-
-func goodElement(element string) bool {
-	if element == "" || element[0] == '.' {
-		return false
-	}
-	return strings.Trim(element, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == ""
 }
 
 // Put implements archive.Store.

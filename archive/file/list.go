@@ -48,7 +48,7 @@ func (w *walk) below(ctx context.Context, base string) error {
 	// What lies below a directory sorts by its name and a slash.
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(sortName(a), sortName(b)) })
 	for _, e := range entries {
-		if !goodElement(e.Name()) {
+		if !archive.ValidName(e.Name()) {
 			continue
 		}
 		name := base + sortName(e)
