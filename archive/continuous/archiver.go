@@ -99,11 +99,15 @@ func wait(ctx context.Context, d time.Duration, changed <-chan struct{}) bool {
 // step archives all that can be archived now. again is when to look again even if nothing changes; 0 is never.
 func (a *Archiver) step(ctx context.Context) (again time.Duration, err error) {
 	id, ok := a.spool.Identity()
-	lines := a.spool.Lines()
-	if !ok || first(lines) == (position{}) {
+	lines := a.spool.Lines(a.done.timeline, a.done.lsn)
+	if !ok || !a.begun && first(lines) == (position{}) {
 		return 0, nil
 	}
 	a.id = id
+	if a.begun && a.overtaken(lines) {
+		a.begun, a.held, a.done = false, false, position{}
+		lines = a.spool.Lines(0, 0)
+	}
 	if !a.begun {
 		if err := a.begin(ctx, lines); err != nil {
 			return 0, err
@@ -124,7 +128,7 @@ func (a *Archiver) step(ctx context.Context) (again time.Duration, err error) {
 		if err := a.store(ctx, g); err != nil {
 			return 0, err
 		}
-		lines = a.spool.Lines()
+		lines = a.spool.Lines(a.done.timeline, a.done.lsn)
 	}
 	if a.opt.Tail {
 		tail, err := a.tail(ctx, lines)
@@ -149,6 +153,12 @@ func first(lines []Line) position {
 		}
 	}
 	return position{}
+}
+
+// overtaken reports whether WAL behind done is no longer in the spool: the slot was invalidated, and retention went on.
+func (a *Archiver) overtaken(lines []Line) bool {
+	g, ok := next(lines, a.done, a.cell())
+	return ok && g.Start > a.done.lsn
 }
 
 // progress knows for how long sealing has stood still.

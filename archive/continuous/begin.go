@@ -40,6 +40,7 @@ func (a *Archiver) begin(ctx context.Context, lines []Line) error {
 	if err != nil {
 		return err
 	}
+	lines = a.spool.Lines(a.done.timeline, a.done.lsn)
 	if hole != nil {
 		a.opt.Metrics.hole.Set(float64(hole.To - hole.From))
 		a.log.Error("WAL is missing between the end of the archive and the beginning of the spool", zap.Error(hole))

@@ -16,14 +16,15 @@ type Spool interface {
 	Identity() (archive.Identity, bool)
 	// ResetDistance returns the length in bytes of the windows that begin now.
 	ResetDistance() uint32
-	// Lines returns what is held, timelines and windows ascending; none while there is no WAL.
-	Lines() []Line
+	// Lines returns what is held from tli on, timelines and windows ascending: of tli itself the windows that begin at or behind
+	// start. There are none while there is no WAL.
+	Lines(tli protocol.Timeline, start protocol.LSN) []Line
 	// History returns the content of a timeline's history file.
 	History(tli protocol.Timeline) ([]byte, bool)
 	// Sealed appends the file of the sealed window of tli that begins at start to dst.
 	Sealed(dst []byte, tli protocol.Timeline, start protocol.LSN) ([]byte, error)
-	// Frames shows the frames of the window of tli that begins at start to visit, until they reach end, with
-	// the frame that ends the timeline if that comes first. It does not wait for more. A frame is valid during the visit.
+	// Frames shows the frames of the window of tli that begins at start to visit, until they reach end, which is held; behind
+	// the last one of a timeline that has ended comes the frame that says so. A frame is valid during the visit.
 	Frames(ctx context.Context, tli protocol.Timeline, start, end protocol.LSN, visit func(*link.Frame) error) error
 	// Changed returns a channel that is closed at the next change. Take it before looking.
 	Changed() <-chan struct{}

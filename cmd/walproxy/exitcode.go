@@ -16,10 +16,11 @@ import (
 // Exit codes of every command. `walproxy help` shows them.
 const (
 	exitOK      = 0
-	exitFailure = 1 // what was asked for could not be done
-	exitUsage   = 2 // wrong command line or configuration; trying again does not help
-	exitDamage  = 3 // inspect, verify: something is damaged, or differs
-	exitData    = 4 // run: the data directory is damaged, or holds other WAL than the upstream has; trying again does not help
+	exitFailure = 1   // what was asked for could not be done
+	exitUsage   = 2   // wrong command line or configuration; trying again does not help
+	exitDamage  = 3   // inspect, verify: something is damaged, or differs
+	exitLook    = 200 // archive get: the archive could not be asked; above 125, so that recovery stops
+	exitData    = 4   // run: the data directory is damaged, or holds other WAL than the upstream has; trying again does not help
 )
 
 const exitCodeHelp = `Exit codes:
@@ -28,7 +29,8 @@ const exitCodeHelp = `Exit codes:
   2  wrong command line or configuration: trying again does not help
   3  inspect found damage; verify found damage, or WAL that differs
   4  the data directory is damaged or of a newer walproxy, or the upstream is another cluster or has diverged: trying
-     again does not help`
+     again does not help
+  200  archive get: the archive could not be asked; 1 only if it has no such file`
 
 // usageError is a mistake on the command line.
 type usageError struct{ err error }
@@ -40,9 +42,12 @@ func (e *usageError) Unwrap() error { return e.err }
 func exitCode(err error) int {
 	var usage *usageError
 	var configuration *config.Error
+	var look *lookError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &look):
+		return exitLook
 	case errors.As(err, &usage) || errors.As(err, &configuration):
 		return exitUsage
 	case errors.Is(err, inspect.ErrDamaged) || errors.Is(err, verify.ErrDiffers) || errors.Is(err, verify.ErrDamaged):

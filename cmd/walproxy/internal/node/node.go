@@ -34,6 +34,7 @@ type Node struct {
 	receiver *walreceiver.Receiver
 	server   *walsender.Server
 	metrics  *metrics
+	archiver *archiver // nil: nothing is archived
 	redo     redoTracker
 	pulse    pulse
 	alarm    alarm
@@ -75,6 +76,9 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 		return nil, err
 	}
 	if err := n.openServer(); err != nil {
+		return nil, err
+	}
+	if err := n.openArchiver(reg); err != nil {
 		return nil, err
 	}
 	if reg != nil {
@@ -184,6 +188,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.config.Spool.Seal {
 		group.Go(func() error { return n.feed.Seal(ctx) })
 	}
+	if n.archiver != nil {
+		group.Go(func() error { return n.archiver.run(ctx) })
+	}
 	group.Go(func() error {
 		select {
 		case err := <-synced: // only a failure ends it while ctx goes on
@@ -208,7 +215,7 @@ func (n *Node) Ready() error {
 
 // Close makes everything durable and lets go of the data directory.
 func (n *Node) Close() error {
-	return errors.Join(n.store.Flush(), n.log.Close())
+	return errors.Join(n.archiver.close(), n.store.Flush(), n.log.Close())
 }
 
 func (n *Node) receive(ctx context.Context) error {
