@@ -18,9 +18,9 @@ import (
 
 // archiving is a node that archives into a directory.
 type archiving struct {
-	store string // URL
-	dir   string
-	node  *nodeproc.Node
+	walStore
+	dir  string
+	node *nodeproc.Node
 }
 
 // archiveConfig is what a node's configuration says of an archive.
@@ -31,9 +31,9 @@ func archiveConfig(store, more string) string {
 // startArchiving starts a node behind a primary. more is configuration of the archive.
 func startArchiving(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, more string) *archiving {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "archive")
-	a := &archiving{store: "file://" + dir, dir: dir}
-	a.node = startNode(ctx, t, nodeproc.Options{Config: archivingNode(primary, archiveConfig(a.store, more))})
+	a := &archiving{walStore: fileStore(t)}
+	a.dir = strings.TrimPrefix(a.url, "file://")
+	a.node = startNode(ctx, t, nodeproc.Options{Config: archivingNode(primary, archiveConfig(a.url, more))})
 	return a
 }
 
@@ -43,7 +43,7 @@ func archivingNode(primary *pgcluster.Cluster, more string) string {
 	return strings.Replace(config, "upstream:\n", "upstream:\n  slot: node\n  create_slot: on\n", 1)
 }
 
-// awaitArchived returns when the archive holds all WAL of a timeline below lsn that it can hold.
+// await returns when the archive holds all WAL of a timeline below lsn that it can hold.
 func (a *archiving) await(ctx context.Context, t *testing.T, tli protocol.Timeline, lsn protocol.LSN) {
 	t.Helper()
 	store := file.New(a.dir)
@@ -77,7 +77,7 @@ func (a *archiving) sameSegments(ctx context.Context, t *testing.T, c *pgcluster
 	for lsn := from.Floor(size); lsn.Next(size) <= to; lsn = lsn.Next(size) {
 		name := protocol.SegmentName(tli, lsn, size)
 		target := filepath.Join(t.TempDir(), name)
-		if out, code := walproxy(ctx, t, "archive", "get", "--store", a.store, name, target); code != 0 {
+		if out, code := a.run(ctx, t, "get", name, target); code != 0 {
 			t.Fatalf("archive get %s: exit %d\n%s", name, code, out)
 		}
 		got, err := os.ReadFile(target)
@@ -159,14 +159,9 @@ func TestArchiveTail(t *testing.T) {
 	a.node.Kill()
 	must(t, os.RemoveAll(a.node.DataDir()))
 
-	must(t, backup.Configure(fmt.Sprintf("restore_command = '%s archive get --store %s %%f %%p'", binary(t), a.store)))
-	must(t, os.WriteFile(filepath.Join(backup.DataDir, "recovery.signal"), nil, 0o600))
-	must(t, backup.Start(ctx))
-	must(t, pgcluster.Until(ctx, func() (bool, error) {
-		v, err := backup.Value(ctx, "SELECT pg_is_in_recovery()")
-		return v == "f", err
-	}))
-	got, err := backup.Value(ctx, "SELECT count(*) || md5(string_agg(t::text, ',' ORDER BY id)) FROM t")
+	must(t, pgcluster.Own(a.dir))
+	recovered := recoverFrom(ctx, t, backup, a.walStore)
+	got, err := recovered.Value(ctx, "SELECT count(*) || md5(string_agg(t::text, ',' ORDER BY id)) FROM t")
 	must(t, err)
 	if got != rows {
 		t.Fatalf("table t is %s, was %s\n%s", got, rows, strings.Join(a.objects(ctx, t), "\n"))
