@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,41 +44,58 @@ func archivingNode(primary *pgcluster.Cluster, more string) string {
 	return strings.Replace(config, "upstream:\n", "upstream:\n  slot: node\n  create_slot: on\n", 1)
 }
 
-// await returns when the archive holds all WAL of a timeline below lsn that it can hold.
-func (a *archiving) await(ctx context.Context, t *testing.T, tli protocol.Timeline, lsn protocol.LSN) {
+// listed is what walproxy archive list --json says, as far as tests look at it.
+type listed struct {
+	Timelines []struct {
+		Timeline     protocol.Timeline
+		Ranges, Gaps []struct{ From, To string }
+		Objects      int
+	}
+}
+
+// end returns how far the archive reaches on a timeline.
+func (l listed) end(tli protocol.Timeline) (end protocol.LSN) {
+	for _, t := range l.Timelines {
+		for _, r := range t.Ranges {
+			if lsn, err := protocol.ParseLSN(r.To); err == nil && t.Timeline == tli {
+				end = max(end, lsn)
+			}
+		}
+	}
+	return end
+}
+
+// list returns what is in the archive; nothing if it is empty.
+func (s walStore) list(ctx context.Context, t *testing.T) (l listed) {
 	t.Helper()
-	store := file.New(a.dir)
-	var spans []archive.Span
+	out, code := s.run(ctx, t, "list", "--json")
+	if code == 0 {
+		must(t, json.Unmarshal([]byte(out), &l))
+	}
+	return l
+}
+
+// await returns when the archive holds the WAL of a timeline up to lsn.
+func (s walStore) await(ctx context.Context, t *testing.T, tli protocol.Timeline, lsn protocol.LSN) {
+	t.Helper()
+	var l listed
 	err := pgcluster.Until(ctx, func() (bool, error) {
-		spans = spans[:0]
-		for info, err := range store.List(ctx, archive.TimelinePrefix(tli), "") {
-			if err != nil {
-				return false, err
-			}
-			if s, ok := archive.ParseWALName(info.Name); ok {
-				spans = append(spans, s)
-			}
-		}
-		for _, s := range spans {
-			if s.End >= lsn {
-				return true, nil
-			}
-		}
-		return false, nil
+		l = s.list(ctx, t)
+		return l.end(tli) >= lsn, nil
 	})
 	if err != nil {
-		t.Fatalf("%v: the archive holds %v, want WAL up to %s on timeline %d\n%s", err, spans, lsn, tli, a.node.Log())
+		t.Fatalf("%v: the archive holds %+v, want WAL up to %s on timeline %d", err, l, lsn, tli)
 	}
 }
 
 // sameSegments compares each whole segment of a server with what archive get hands out, from from on, as far as there are.
-func (a *archiving) sameSegments(ctx context.Context, t *testing.T, c *pgcluster.Cluster, tli protocol.Timeline, from, to protocol.LSN) {
+func (s walStore) sameSegments(ctx context.Context, t *testing.T, c *pgcluster.Cluster, tli protocol.Timeline, from, to protocol.LSN) {
 	t.Helper()
 	size := c.Options.SegmentBytes()
 	for lsn := from.Floor(size); lsn.Next(size) <= to; lsn = lsn.Next(size) {
 		name := protocol.SegmentName(tli, lsn, size)
 		target := filepath.Join(t.TempDir(), name)
-		if out, code := a.run(ctx, t, "get", name, target); code != 0 {
+		if out, code := s.run(ctx, t, "get", name, target); code != 0 {
 			t.Fatalf("archive get %s: exit %d\n%s", name, code, out)
 		}
 		got, err := os.ReadFile(target)

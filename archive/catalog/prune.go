@@ -21,7 +21,9 @@ type Anchor struct {
 	Why      string // in words
 }
 
-func (a Anchor) String() string { return fmt.Sprintf("%s on timeline %d (%s)", a.LSN, a.Timeline, a.Why) }
+func (a Anchor) String() string {
+	return fmt.Sprintf("%s on timeline %d (%s)", a.LSN, a.Timeline, a.Why)
+}
 
 // Plan is what pruning removes.
 type Plan struct {
@@ -149,11 +151,14 @@ func fileSpan(name string, segmentSize uint64) (archive.Span, bool) {
 }
 
 // Backups returns the backups whose history files are in the archive, oldest first.
-func (c *Catalog) Backups() (all []Anchor) {
+func (c *Catalog) Backups() []Anchor { return c.backups(time.Time{}) }
+
+// backups returns those whose history files were stored before, which is when they were complete; the zero time is no bound.
+func (c *Catalog) backups(before time.Time) (all []Anchor) {
 	size := uint64(c.Identity.SegmentSize)
 	for _, f := range c.Files {
 		s, ok := fileSpan(f.Name, size)
-		if !ok || len(f.Name) != len("000000010000000000000002.00000028.backup") {
+		if !ok || !before.IsZero() && !f.Modified.Before(before) || len(f.Name) != len("000000010000000000000002.00000028.backup") {
 			continue
 		}
 		var offset uint64
@@ -167,7 +172,7 @@ func (c *Catalog) Backups() (all []Anchor) {
 	return all
 }
 
-// KeepSince returns the anchor of whoever wants to recover to any moment since then: the newest backup that began before WAL of that
+// KeepSince returns the anchor of whoever wants to recover to any moment since then: the newest backup that was complete before that
 // moment. A backup that is not in the archive may be given as known.
 //
 // Errors: ErrNoBackup.
@@ -184,7 +189,7 @@ func (c *Catalog) KeepSince(since time.Time, known []Anchor) (Anchor, error) {
 		}
 	}
 	best := Anchor{}
-	for _, b := range append(c.Backups(), known...) {
+	for _, b := range append(c.backups(since), known...) {
 		if b.LSN <= cut && b.LSN >= best.LSN && (b.Timeline == l.Timeline || l.History.Contains(b.Timeline)) {
 			best = b
 		}
@@ -208,18 +213,44 @@ func (c *Catalog) path(l *Timeline) (objects []Object) {
 
 // Execute removes what the plan names, and calls removed for each name. What was removed before an error stays removed.
 func (p *Plan) Execute(ctx context.Context, a *archive.Archive, removed func(name string)) error {
-	for _, o := range p.Objects {
-		if err := a.Store().Delete(ctx, o.Name()); err != nil {
-			return err
-		}
-		removed(o.Name())
-	}
-	for _, f := range p.Files {
-		name := archive.FileName(f.Name)
+	for _, name := range p.Names() {
 		if err := a.Store().Delete(ctx, name); err != nil {
 			return err
 		}
 		removed(name)
 	}
 	return nil
+}
+
+// Removal is a run of objects that goes.
+type Removal struct {
+	Timeline protocol.Timeline
+	Range
+	Objects int
+	Bytes   int64
+}
+
+// Ranges returns what goes, objects that touch or overlap taken together.
+func (p *Plan) Ranges() (all []Removal) {
+	for _, o := range p.Objects {
+		n := len(all)
+		if n == 0 || all[n-1].Timeline != o.Timeline || o.Start > all[n-1].To {
+			all = append(all, Removal{Timeline: o.Timeline, Range: Range{o.Start, o.End}})
+			n++
+		}
+		r := &all[n-1]
+		r.To, r.Objects, r.Bytes = max(r.To, o.End), r.Objects+1, r.Bytes+o.Bytes
+	}
+	return all
+}
+
+// Names returns the names of what goes, in the order in which it does.
+func (p *Plan) Names() (names []string) {
+	for _, o := range p.Objects {
+		names = append(names, o.Name())
+	}
+	for _, f := range p.Files {
+		names = append(names, archive.FileName(f.Name))
+	}
+	return names
 }
