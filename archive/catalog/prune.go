@@ -113,7 +113,7 @@ func onPath(h protocol.History, a Anchor, s archive.Span) bool {
 // endless is the end of a timeline that goes on.
 const endless = protocol.LSN(math.MaxUint64)
 
-// parting returns the LSN at which the ways to two timelines part; endless if one lies on the way to the other.
+// parting returns the LSN at which the ways to two timelines part; endless if they are the same.
 func parting(a, b protocol.History) protocol.LSN {
 	before := protocol.LSN(0)
 	for i := 0; ; i++ {
@@ -121,9 +121,7 @@ func parting(a, b protocol.History) protocol.LSN {
 		switch {
 		case x.Timeline != y.Timeline:
 			return before
-		case x.End == endless || y.End == endless:
-			return endless
-		case x.End != y.End:
+		case x.End != y.End || x.End == endless:
 			return min(x.End, y.End)
 		}
 		before = x.End
