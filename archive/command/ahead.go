@@ -28,17 +28,14 @@ func ReadAhead(ctx context.Context, store archive.Store, dir, file string, count
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("read ahead: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := lockFile(filepath.Join(dir, lockName))
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("read ahead: %w", err)
 	}
 	defer func() { _ = lock.Close() }() // nothing was written
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil
-		}
-		return fmt.Errorf("read ahead: lock %s: %w", lock.Name(), err)
-	}
 	a, err := archive.Open(ctx, store)
 	if err != nil {
 		return fmt.Errorf("read ahead: %w", err)
@@ -61,6 +58,19 @@ func ReadAhead(ctx context.Context, store archive.Store, dir, file string, count
 		}
 	}
 	return nil
+}
+
+// lockFile opens a file, which it makes if it is missing, with an exclusive lock that ends with it; syscall.EWOULDBLOCK if
+// somebody else has it.
+func lockFile(name string) (*os.File, error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), file.Close())
+	}
+	return file, nil
 }
 
 // behind returns the names of the count segments behind file.
@@ -100,14 +110,11 @@ func cache(ctx context.Context, a *archive.Archive, r *archive.Reader, dir, name
 	if _, err := os.Stat(path); err == nil {
 		return true, nil
 	}
-	part, err := os.OpenFile(path+workSuffix, os.O_CREATE|os.O_RDWR, 0o600)
+	part, err := lockFile(path + workSuffix)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, os.Remove(part.Name()), part.Close()) }() // in this order: who waits finds the segment or nothing
-	if err := syscall.Flock(int(part.Fd()), syscall.LOCK_EX); err != nil {
-		return false, err
-	}
 	end, err := getSegment(ctx, a, r, name, path+tempMark+"whole", true)
 	if err != nil {
 		return false, err

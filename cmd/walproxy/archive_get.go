@@ -46,7 +46,7 @@ early: the store does not answer, is empty, holds damage, or lacks WAL in front 
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return couldNotLook(&usageError{err}) })
 	f := cmd.Flags()
 	f.IntVar(&ahead, "read-ahead", 4, "`N` segments are read ahead; 0 for none")
-	f.StringVar(&cache, "cache", "", "`DIR` for segments that were read ahead; the default is walproxy_read_ahead beside pg_wal")
+	f.StringVar(&cache, "cache", "", "`DIR` for segments that were read ahead; the default is walproxy-read-ahead beside pg_wal")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		defer func() {
 			if p := recover(); p != nil { // the runtime's own exit code would look like the end of the archive
@@ -76,7 +76,7 @@ func get(cmd *cobra.Command, store *storeFlags, file, path, cache string, ahead 
 	// Others than a recovering server (pg_rewind walks backwards) have no use for the segments behind.
 	if ahead > 0 && (cache != "" || filepath.Base(path) == "RECOVERYXLOG") {
 		if cache == "" {
-			cache = filepath.Join(filepath.Dir(filepath.Dir(path)), "walproxy_read_ahead")
+			cache = filepath.Join(filepath.Dir(filepath.Dir(path)), "walproxy-read-ahead")
 		}
 		o.Cache = filepath.Join(cache, fmt.Sprintf("%x", sha256.Sum256([]byte(store.address)))[:16]) // one for each archive
 		o.ReadAhead = func(file string) error { return store.spawn(o.Cache, file, ahead) }

@@ -19,8 +19,8 @@ const (
 	exitFailure = 1   // what was asked for could not be done
 	exitUsage   = 2   // wrong command line or configuration; trying again does not help
 	exitDamage  = 3   // inspect, verify, archive verify: something is damaged, missing, or differs
-	exitLook    = 200 // archive get: the archive could not be asked; above 125, so that recovery stops
 	exitData    = 4   // run: the data directory is damaged, or holds other WAL than the upstream has; trying again does not help
+	exitLook    = 200 // archive get: the archive could not be asked; above 125, so that recovery stops
 )
 
 const exitCodeHelp = `Exit codes:
