@@ -14,8 +14,8 @@ type Codec uint8
 // The codecs of format version 1. Numbers are part of the format and never reused.
 const (
 	CodecRaw         Codec = 0  // the WAL itself
-	CodecZstd        Codec = 1  // a zstd stream over WAL bytes, flushed at the frame's end
-	CodecLZ4         Codec = 2  // reserved for the recompression engine
+	CodecZstd        Codec = 1  // a zstd stream over undone WAL, flushed at the frame's end
+	CodecLZ4         Codec = 2  // an lz4 block over undone WAL
 	CodecModel       Codec = 3  // WAL predicted by a model of its records and pages: package recompress/model
 	CodecTimelineEnd Codec = 15 // no WAL: the timeline ended at Start; the payload is a TimelineEnd
 )
