@@ -131,7 +131,7 @@ func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
 }
 
 // What a frame costs a window beside the WAL in it: its header, and for the model about a byte. Other codecs lose more.
-const modelFrameBytes = 16
+const modelFrameBytes = 8
 
 // settled reports whether coding the window again would hardly save anything: its frames have the codec that they would get,
 // and are as few, or are the model's and cost less than a fiftieth of the window.
@@ -248,7 +248,7 @@ func (s *Sealer) verify(window []byte, h link.WindowHeader, stats *SealStats) er
 		if f.Codec == link.CodecTimelineEnd {
 			return nil
 		}
-		if f.Start != at || int(f.RawLen) > len(wal) || link.Checksum(wal[:f.RawLen]) != f.RawSum {
+		if f.Start != at || int(f.RawLen) > len(wal) || !f.Holds(wal[:f.RawLen]) {
 			return corrupt(f, "the sealed window holds other WAL")
 		}
 		wal, at = wal[f.RawLen:], f.End()

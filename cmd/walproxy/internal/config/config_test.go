@@ -49,7 +49,7 @@ log: {level: loud, format: xml}
 listen: {wal_sender_timeout: 10, max_connections: many}
 upstream: {conninfo: host=h, status_interval: 0s, link: on}
 `, []string{"upstream: is given twice",
-			`recompress.codec: unknown codec "gzip": want auto, model, zstd or none`, "recompress.level: 4 is not one of [1 3 5 10 16]",
+			`recompress.codec: unknown codec "gzip": want auto, model, zstd, lz4 or none`, "recompress.level: 4 is not one of [1 3 5 10 16]",
 			"recompress.reset_distance: 3MiB: must be a power of two",
 			`spool.cap: "16GB" is not a size`, `spool.when_full: "drop" is not one of block, shed`, `spool.keep: "-1" is not a size`,
 			`spool.seal: "maybe" is not one of on, off, true, false`, `spool.fsync: "2" is not one of`, `log.level: "loud" is not one of`, `log.format: "xml" is not one of`,
