@@ -66,7 +66,7 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 			return nil, err
 		}
 	}
-	if n.store, err = slots.OpenStore(cfg.Data.Dir, slots.StoreOptions{Logger: logger}); err != nil {
+	if n.store, err = slots.OpenStore(cfg.Data.Dir, slots.StoreOptions{Logger: logger, Metrics: slots.NewMetrics(reg)}); err != nil {
 		return nil, err
 	}
 	if err := n.openFeed(); err != nil {
