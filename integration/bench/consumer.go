@@ -119,6 +119,29 @@ func (c *consumer) start(name string, lsn protocol.LSN) error {
 	return c.query("START_REPLICATION "+slot+"PHYSICAL "+lsn.String(), 'W')
 }
 
+// end asks how far the server or node is.
+func (c *consumer) end() (protocol.LSN, error) {
+	packet, err := (&pgproto3.Query{String: "IDENTIFY_SYSTEM"}).Encode(nil)
+	if err == nil {
+		_, err = c.conn.Write(packet)
+	}
+	for lsn := protocol.LSN(0); err == nil; {
+		kind, body, errNext := c.next()
+		switch {
+		case errNext != nil:
+			err = errNext
+		case kind == 'D':
+			var row pgproto3.DataRow
+			if err = row.Decode(body); err == nil && len(row.Values) > 2 {
+				lsn, err = protocol.ParseLSN(string(row.Values[2]))
+			}
+		case kind == 'Z':
+			return lsn, nil
+		}
+	}
+	return 0, err
+}
+
 // stream takes in WAL until the connection is closed, which is no error, and reports it as a standby does: what came in one go
 // is reported together.
 func (c *consumer) stream() error {
@@ -129,8 +152,11 @@ func (c *consumer) stream() error {
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil || kind != 'd' || len(body) == 0 {
-			return fmt.Errorf("stream: message %q, %w", kind, err)
+		if err != nil {
+			return fmt.Errorf("stream: %w", err)
+		}
+		if kind != 'd' || len(body) == 0 {
+			return fmt.Errorf("stream: message %q: %q", kind, body)
 		}
 		answer := false
 		switch body[0] {
