@@ -38,9 +38,12 @@ func (b *bench) fanout(ctx context.Context) error {
 	b.report.Line("| codec | WAL MB/s | delay p50 ms | p99 ms | all p50 ms | all p99 ms | node MiB with 0 | with %d | MiB each | catching up, MiB each |\n"+
 		"|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|", fanConsumers)
 	for _, codec := range strings.Split(b.codecs, ",") {
-		if err := b.fanoutWith(ctx, codec); err != nil {
+		if err := b.fanoutWith(ctx, codec, ""); err != nil {
 			return fmt.Errorf("codec %s: %w", codec, err)
 		}
+	}
+	if err := b.fanoutWith(ctx, "none", "spool:\n  fsync: off\n"); err != nil {
+		return fmt.Errorf("without fsync: %w", err)
 	}
 	b.report.Line("")
 	return nil
@@ -48,7 +51,7 @@ func (b *bench) fanout(ctx context.Context) error {
 
 // slotSaves runs pgbench with one consumer that reports as often as it can, and counts fsyncs.
 func (b *bench) slotSaves(ctx context.Context) error {
-	primary, node, err := b.fanPair(ctx, "auto")
+	primary, node, err := b.fanPair(ctx, "auto", "")
 	defer func() { b.closePair(primary, node) }()
 	if err != nil {
 		return err
@@ -102,14 +105,14 @@ func number(ctx context.Context, c *pgcluster.Cluster, sql string) (float64, err
 }
 
 // fanPair starts a primary and a node behind it.
-func (b *bench) fanPair(ctx context.Context, codec string) (primary *pgcluster.Cluster, node *nodeproc.Node, err error) {
+func (b *bench) fanPair(ctx context.Context, codec, more string) (primary *pgcluster.Cluster, node *nodeproc.Node, err error) {
 	if primary, err = b.primary(ctx, 5); err != nil {
 		return primary, nil, err
 	}
 	if err := primary.Exec(ctx, "CREATE TABLE fan (id bigint, name text, at timestamptz)"); err != nil {
 		return primary, nil, err
 	}
-	settings := fmt.Sprintf("  max_connections: %d\nrecompress:\n  codec: %s\n", fanConsumers+20, codec)
+	settings := fmt.Sprintf("  max_connections: %d\nrecompress:\n  codec: %s\n%s", fanConsumers+20, codec, more)
 	node, err = b.node(ctx, primary.Conninfo(), settings)
 	return primary, node, err
 }
@@ -121,8 +124,8 @@ func (b *bench) closePair(primary *pgcluster.Cluster, node *nodeproc.Node) {
 	}
 }
 
-func (b *bench) fanoutWith(ctx context.Context, codec string) (err error) {
-	primary, node, err := b.fanPair(ctx, codec)
+func (b *bench) fanoutWith(ctx context.Context, codec, more string) (err error) {
+	primary, node, err := b.fanPair(ctx, codec, more)
 	defer func() { b.closePair(primary, node) }()
 	if err != nil {
 		return err
@@ -164,6 +167,9 @@ func (b *bench) fanoutWith(ctx context.Context, codec string) (err error) {
 	}
 	ms := func(sorted []time.Duration, share float64) float64 {
 		return float64(sorted[int(float64(len(sorted)-1)*share)]) / 1e6
+	}
+	if more != "" {
+		codec += ", no fsync"
 	}
 	b.report.Line("| %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.0f | %.0f | %.2f | %.2f |", codec, rate/1e6, ms(each, 0.5), ms(each, 0.99),
 		ms(all, 0.5), ms(all, 0.99), alone, together, (together-alone)/fanConsumers, (behind-alone)/fanConsumers)
