@@ -179,7 +179,7 @@ func keptUpstream(ctx context.Context, t *testing.T, primary *pgcluster.Cluster)
 			return false, fmt.Errorf("the primary's connections (pid, heard of lately): %v, before %s", rows, before)
 		}
 		before = rows[0][0]
-		return time.Since(began) > 5*time.Second, nil
+		return time.Since(began) > 3*time.Second, nil
 	}))
 }
 
