@@ -12,12 +12,16 @@ const (
 	countLimit = 90 // the slowest rate is about 1/91
 	even       = 1 << 31
 	certain    = 1<<(32-countBits) - 1
+	rateBits   = 16
 )
 
-// rate[n] is the share, in 1/65536, by which a probability used n times moves towards the bit.
-var rate = func() (r [countLimit + 1]uint32) {
+// rate[n] is the share, in 1/65536, by which a probability used n times moves towards the bit; above it is one, if n still grows.
+var rate = func() (r [countMask + 1]uint32) {
 	for n := range r {
-		r[n] = uint32(10 * 65536 / (10*n + 16))
+		r[n] = uint32(10 << rateBits / (10*min(n, countLimit) + 16))
+		if n < countLimit {
+			r[n] |= 1 << rateBits
+		}
 	}
 	return r
 }()
@@ -50,13 +54,10 @@ func (c *Coder) Bit(p *Prob, bit int) int {
 
 // learn moves the probability in v towards bit and returns its stored form.
 func learn(v uint32, bit int) Prob {
-	n := v & countMask
+	r := rate[v&countMask]
 	q := int64(v >> countBits)
-	q += (int64(-bit)&certain - q) * int64(rate[n]) >> 16
-	if n < countLimit {
-		n++
-	}
-	return Prob((uint32(q)<<countBits | n) ^ even)
+	q += (int64(-bit)&certain - q) * int64(r&(1<<rateBits-1)) >> rateBits
+	return Prob((uint32(q)<<countBits | v&countMask + r>>rateBits) ^ even)
 }
 
 // Flag codes a truth value with the probability p.
