@@ -28,14 +28,17 @@ func (s *imageState) reset() { *s = imageState{} }
 
 // imageRef is what the last images of a relation looked like.
 type imageRef struct {
-	header   [pageHeaderBytes]byte
-	itemSize int                 // bytes of the last item
-	tuple    [tupleHeadSize]byte // header of the last heap tuple
-	other    [tupleHeadSize]byte // one before it that differed
-	special  [btreeSpecial]byte
-	tid      [6]byte
-	info     uint32
-	tidCost  [2]uint16 // bits, in 1/8, of a TID's block near the last one, and in full
+	header    [pageHeaderBytes]byte
+	itemSize  int                 // bytes of the last item
+	tuple     [tupleHeadSize]byte // header of the last heap tuple
+	other     [tupleHeadSize]byte // one before it that differed
+	special   [btreeSpecial]byte
+	tid       [6]byte
+	info      uint32
+	strays    uint16    // of the last TIDs, those that were not near the one before
+	lastBlock uint32    // the largest block of a TID
+	lastItem  uint32    // and item
+	tidCost   [2]uint16 // bits, in 1/8, of a TID's block near the last one, and in full
 }
 
 const (

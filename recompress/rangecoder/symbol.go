@@ -119,6 +119,11 @@ func (c *Coder) Uint(t *Table, context uint32, v uint64) uint64 {
 	} else {
 		length = c.longLength(t, context, length)
 	}
+	return c.mantissa(t, context, length, v)
+}
+
+// mantissa codes a number whose length in bits is known.
+func (c *Coder) mantissa(t *Table, context uint32, length int, v uint64) uint64 {
 	if length <= 1 {
 		return uint64(length)
 	}
@@ -150,4 +155,24 @@ func (c *Coder) longLength(t *Table, context uint32, length int) int {
 func (c *Coder) Int(t *Table, context uint32, v int64) int64 {
 	z := c.Uint(t, context, uint64(v<<1)^uint64(v>>63))
 	return int64(z>>1) ^ -int64(z&1)
+}
+
+const (
+	nearSpan   = 7 // lengths on either side of the expected one that take one symbol
+	nearEscape = 15
+)
+
+// Near codes an unsigned number whose length in bits is expected to be near usual, with fewer steps than Uint.
+func (c *Coder) Near(t *Table, context uint32, usual int, v uint64) uint64 {
+	length := bits.Len64(v)
+	d := length - usual + nearSpan
+	if d < 0 || d >= nearEscape {
+		d = nearEscape
+	}
+	if d = c.Nibble(t.Group(context), d); d == nearEscape {
+		length = min(int(c.Direct(7, uint64(length))), 64)
+	} else {
+		length = min(max(d+usual-nearSpan, 0), 64)
+	}
+	return c.mantissa(t, context, length, v)
 }
