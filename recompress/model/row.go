@@ -52,7 +52,8 @@ type slot struct {
 	gain   int16             // the same, saved by coding the word and the next as one number
 	choice uint8             // which prediction was right last
 	near   uint8             // its map of neighbours: from one on, 0 if it has none yet
-	digits uint8             // rows in which it was nothing but hexadecimal digits
+	digits uint8             // rows in which its places were hexadecimal digits and the rest as before
+	places uint8             // bytes that are such digits
 	seen   bool              // cost holds something
 	zeros  zeros
 }
@@ -634,10 +635,10 @@ func residualBits(d uint32) int { return bits.Len32(d<<1 ^ uint32(int32(d)>>31))
 func (m *model) wordText(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	t, digits, c := &m.rows, &m.text.digits, p.class
 	at := w.at - p.start
-	digits.run = int(w.slot.digits)
+	digits.run, digits.places, digits.before = int(w.slot.digits), w.slot.places, w.previous>>(8*w.low)
 	tried := t.text.from > 0
 	held := m.step(c.ctx, &t.text, b, at, w.n, nil, c.yield > -yieldSpan || c.rows%16 == 0)
-	w.slot.digits = uint8(min(digits.run, 255))
+	w.slot.digits, w.slot.places = uint8(min(digits.run, 255)), digits.places
 	if held {
 		c.yield = min(c.yield+8, yieldSpan)
 	} else if tried {
