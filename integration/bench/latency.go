@@ -98,7 +98,7 @@ func (b *bench) latencyThrough(ctx context.Context, primary *pgcluster.Cluster, 
 		}
 	}()
 	for range p.nodes {
-		n, err := b.node(ctx, upstream, "", p.settings)
+		n, err := b.node(ctx, upstream, p.settings)
 		nodes = append(nodes, n)
 		if err != nil {
 			return l, err

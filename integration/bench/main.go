@@ -108,13 +108,13 @@ func (b *bench) primary(ctx context.Context, scale int, conf ...string) (*pgclus
 	return c, err
 }
 
-// node starts a node and waits until it is ready. of are more lines of the key upstream, settings more keys.
-func (b *bench) node(ctx context.Context, upstream, of, settings string) (*nodeproc.Node, error) {
+// node starts a node with recompress and acknowledge settings and waits until it is ready.
+func (b *bench) node(ctx context.Context, upstream, settings string) (*nodeproc.Node, error) {
 	b.nodes++
 	n, err := nodeproc.New(nodeproc.Options{
 		Binary: b.binary, Dir: filepath.Join(b.dir, fmt.Sprintf("node-%d", b.nodes)),
-		// Receivers are stopped for longer than a sender would wait.
-		Config: fmt.Sprintf("upstream:\n  conninfo: %q\n%slisten:\n  wal_sender_timeout: 0s\n%s", upstream, of, settings),
+		// Receivers and nodes are stopped for longer than a peer would wait.
+		Config: fmt.Sprintf("upstream:\n  conninfo: %q\n  receiver_timeout: 1h\nlisten:\n  wal_sender_timeout: 0s\n%s", upstream, settings),
 	})
 	if err != nil {
 		return nil, err

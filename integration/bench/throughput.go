@@ -108,7 +108,7 @@ func (b *bench) chain(ctx context.Context, primary *pgcluster.Cluster, codec str
 	upstream := primary.Conninfo()
 	if codec != direct {
 		for range 2 {
-			n, err := b.node(ctx, upstream, "  receiver_timeout: 1h\n", fmt.Sprintf("recompress:\n  codec: %s\n", codec))
+			n, err := b.node(ctx, upstream, fmt.Sprintf("recompress:\n  codec: %s\n", codec))
 			c.nodes = append(c.nodes, n)
 			if err != nil {
 				return c, err
