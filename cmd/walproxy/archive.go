@@ -32,7 +32,8 @@ do not say it. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
 	f := cmd.PersistentFlags()
 	f.StringVar(&flags.store, "store", "", "where the archive lies: file:///dir or s3://bucket/prefix (`URL`)")
 	f.StringVarP(&flags.file, "config", "c", "", "configuration `FILE` whose archive.store it is")
-	cmd.AddCommand(newArchivePushCommand(flags), newArchiveGetCommand(flags), newArchiveAheadCommand(flags))
+	cmd.AddCommand(newArchivePushCommand(flags), newArchiveGetCommand(flags), newArchiveAheadCommand(flags),
+		newArchiveListCommand(flags), newArchiveVerifyCommand(flags), newArchivePruneCommand(flags))
 	return cmd
 }
 

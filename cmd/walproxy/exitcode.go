@@ -18,7 +18,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1   // what was asked for could not be done
 	exitUsage   = 2   // wrong command line or configuration; trying again does not help
-	exitDamage  = 3   // inspect, verify: something is damaged, or differs
+	exitDamage  = 3   // inspect, verify, archive verify: something is damaged, missing, or differs
 	exitData    = 4   // run: the data directory is damaged, or holds other WAL than the upstream has; trying again does not help
 	exitLook    = 200 // archive get: the archive could not be asked; above 125, so that recovery stops
 )
@@ -27,7 +27,7 @@ const exitCodeHelp = `Exit codes:
   0  done
   1  failed
   2  wrong command line or configuration: trying again does not help
-  3  inspect found damage; verify found damage, or WAL that differs
+  3  inspect, verify or archive verify found damage, WAL that differs, or WAL that is missing
   4  the data directory is damaged or of a newer walproxy, or the upstream is another cluster or has diverged: trying
      again does not help
   200  archive get: the archive could not be asked; 1 only if it has no such file`
@@ -50,7 +50,7 @@ func exitCode(err error) int {
 		return exitLook
 	case errors.As(err, &usage) || errors.As(err, &configuration):
 		return exitUsage
-	case errors.Is(err, inspect.ErrDamaged) || errors.Is(err, verify.ErrDiffers) || errors.Is(err, verify.ErrDamaged):
+	case errors.Is(err, inspect.ErrDamaged) || errors.Is(err, verify.ErrDiffers) || errors.Is(err, verify.ErrDamaged) || errors.Is(err, errArchiveDamaged):
 		return exitDamage
 	case needsHand(err):
 		return exitData

@@ -64,6 +64,7 @@ type Auth struct {
 	Rules       []AuthRule `yaml:"rules"`
 	Maps        []Mapping  `yaml:"maps"`
 	Replication Names      `yaml:"replication"`
+	MaxFailures int        `yaml:"max_failures"` // 0: no bound
 	Query       AuthQuery  `yaml:"query"`
 }
 
@@ -121,17 +122,21 @@ type Spool struct {
 	Fsync    bool     `yaml:"fsync"`
 }
 
+// Archive says where WAL is kept for long.
+type Archive struct {
+	Store        StoreAddress  `yaml:"store"` // empty: nowhere
+	Slot         string        `yaml:"slot"`
+	Tail         bool          `yaml:"tail"`
+	TailInterval time.Duration `yaml:"tail_interval"`
+	TailBytes    Bytes         `yaml:"tail_bytes"` // 0: only the interval counts
+	Timeout      time.Duration `yaml:"timeout"`
+}
+
 // Acknowledge says what is reported to the upstream.
 type Acknowledge struct {
 	Write Rule `yaml:"write"`
 	Flush Rule `yaml:"flush"`
 	Apply Rule `yaml:"apply"`
-}
-
-// Archive is where WAL is kept for the long term.
-type Archive struct {
-	Store   StoreAddress  `yaml:"store"` // empty: none
-	Timeout time.Duration `yaml:"timeout"`
 }
 
 // HTTP is the address of metrics, health and profiles.
