@@ -30,14 +30,14 @@ func TestArchiveGetExitCodes(t *testing.T) {
 	out := filepath.Join(dir, "RECOVERYXLOG")
 	const segment = "000000010000000000000001"
 	for line, want := range map[string]int{
-		"--store file://" + working + " " + segment + " " + out:               exitFailure,
-		"--store file://" + working + " 00000002.history " + out:              exitFailure,
-		"--store file://" + empty + " " + segment + " " + out:                 exitLook,
-		"--store file://" + damaged + " " + segment + " " + out:               exitLook,
-		"--store file://" + working + " " + segment:                           exitLook,
-		"--store file://" + working + " --what " + segment + " " + out:        exitLook,
-		"--store gs://bucket/x " + segment + " " + out:                        exitLook,
-		segment + " " + out:                                                   exitLook,
+		"--store file://" + working + " " + segment + " " + out:        exitFailure,
+		"--store file://" + working + " 00000002.history " + out:       exitFailure,
+		"--store file://" + empty + " " + segment + " " + out:          exitLook,
+		"--store file://" + damaged + " " + segment + " " + out:        exitLook,
+		"--store file://" + working + " " + segment:                    exitLook,
+		"--store file://" + working + " --what " + segment + " " + out: exitLook,
+		"--store gs://bucket/x " + segment + " " + out:                 exitLook,
+		segment + " " + out: exitLook,
 		"--config " + dir + "/none.yaml " + segment + " " + out:               exitLook,
 		"--store s3://wal/x?endpoint=http://host/path " + segment + " " + out: exitLook,
 	} {
