@@ -27,8 +27,10 @@ pg_receivewal and other nodes, byte for byte as the primary wrote it.
 		newDemoCommand(),
 		newStatusCommand(),
 		newSlotsCommand(),
+		newArchiveCommand(),
 		newBenchCommand(),
 		newInspectCommand(),
+		newVerifyCommand(),
 		newConfigCommand(),
 		newVersionCommand(),
 	)

@@ -22,6 +22,7 @@ type Options struct {
 	Upstream string   // conninfo; the node then runs without a config file
 	Config   string   // YAML without the keys data, listen.addresses and http, which the node adds
 	Args     []string // more arguments for `walproxy run`
+	Env      []string // more variables, NAME=value
 	Port     int      // to listen on; 0 means a free one
 }
 
@@ -56,9 +57,16 @@ func New(o Options) (*Node, error) {
 		n.args = append(n.args, "--upstream", o.Upstream)
 		return n, nil
 	}
-	file := filepath.Join(o.Dir, "config.yaml")
-	n.args = append(n.args, "--config", file)
-	return n, os.WriteFile(file, []byte(o.Config), 0o600)
+	n.args = append(n.args, "--config", n.configFile())
+	return n, n.Configure(o.Config)
+}
+
+func (n *Node) configFile() string { return filepath.Join(n.Options.Dir, "config.yaml") }
+
+// Configure gives a node that was made with a Config another one, for its next start.
+func (n *Node) Configure(config string) error {
+	n.Options.Config = config
+	return os.WriteFile(n.configFile(), []byte(config), 0o600)
 }
 
 // DataDir returns the node's data directory.
@@ -71,7 +79,9 @@ func (n *Node) Conninfo() string {
 
 // Start starts the process and does not wait for it. It dies with us.
 func (n *Node) Start() (err error) {
-	n.process, err = pgcluster.StartProcess(exec.Command(n.Options.Binary, n.args...), filepath.Join(n.Options.Dir, "log"), syscall.SIGKILL)
+	cmd := exec.Command(n.Options.Binary, n.args...)
+	cmd.Env = append(os.Environ(), n.Options.Env...)
+	n.process, err = pgcluster.StartProcess(cmd, filepath.Join(n.Options.Dir, "log"), syscall.SIGKILL)
 	return err
 }
 

@@ -12,6 +12,7 @@ type Config struct {
 	Recompress  Recompress  `yaml:"recompress"`
 	Spool       Spool       `yaml:"spool"`
 	Acknowledge Acknowledge `yaml:"acknowledge"`
+	Archive     Archive     `yaml:"archive"`
 	HTTP        HTTP        `yaml:"http"`
 	Log         Log         `yaml:"log"`
 }
@@ -32,20 +33,65 @@ type Upstream struct {
 // Listen says where consumers connect and who may.
 type Listen struct {
 	Addresses             []Address     `yaml:"addresses"`
+	TLS                   TLS           `yaml:"tls"`
 	Auth                  Auth          `yaml:"auth"`
 	AuthenticationTimeout time.Duration `yaml:"authentication_timeout"`
 	WALSenderTimeout      time.Duration `yaml:"wal_sender_timeout"` // 0: none
 	DrainTimeout          time.Duration `yaml:"drain_timeout"`
 	MaxConnections        int           `yaml:"max_connections"`
+	MaxConnectionsPerUser int           `yaml:"max_connections_per_user"` // 0: no bound
 	Link                  bool          `yaml:"link"`
 }
 
-// Auth says who may connect.
+// TLS says how connections are encrypted. Without CertFile they are not.
+type TLS struct {
+	CertFile   string     `yaml:"cert_file"`
+	KeyFile    string     `yaml:"key_file"`
+	CAFile     string     `yaml:"ca_file"`
+	CRLFile    string     `yaml:"crl_file"`
+	MinVersion TLSVersion `yaml:"min_version"`
+	MaxVersion TLSVersion `yaml:"max_version"`
+	Ciphers    Names      `yaml:"ciphers"`
+	Plaintext  Plaintext  `yaml:"plaintext"`
+}
+
+// Auth says who may connect. Without Rules, Method is for everybody.
 type Auth struct {
-	Method     AuthMethod `yaml:"method"`
-	Users      []User     `yaml:"users"`
-	UsersFile  string     `yaml:"users_file"`
-	TrustLocal bool       `yaml:"trust_local"`
+	Method      AuthMethod `yaml:"method"`
+	Users       []User     `yaml:"users"`
+	UsersFile   string     `yaml:"users_file"`
+	TrustLocal  bool       `yaml:"trust_local"`
+	Rules       []AuthRule `yaml:"rules"`
+	Maps        []Mapping  `yaml:"maps"`
+	Replication Names      `yaml:"replication"`
+	MaxFailures int        `yaml:"max_failures"` // 0: no bound
+	Query       AuthQuery  `yaml:"query"`
+}
+
+// AuthRule is as a line of pg_hba.conf.
+type AuthRule struct {
+	Type       string `yaml:"type"`
+	Database   Names  `yaml:"database"`
+	User       Names  `yaml:"user"`
+	Address    string `yaml:"address"`
+	Method     string `yaml:"method"`
+	ClientCert string `yaml:"clientcert"`
+	Map        string `yaml:"map"`
+}
+
+// Mapping is as a line of pg_ident.conf.
+type Mapping struct {
+	Map    string `yaml:"map"`
+	System string `yaml:"system"`
+	User   string `yaml:"user"`
+}
+
+// AuthQuery looks users up on a PostgreSQL server. Without Conninfo it does not.
+type AuthQuery struct {
+	Conninfo Conninfo      `yaml:"conninfo"`
+	SQL      string        `yaml:"sql"`
+	Cache    time.Duration `yaml:"cache"`
+	Stale    time.Duration `yaml:"stale"`
 }
 
 // User is somebody who may connect.
@@ -74,6 +120,16 @@ type Spool struct {
 	Keep     Bytes    `yaml:"keep"`
 	Seal     bool     `yaml:"seal"`
 	Fsync    bool     `yaml:"fsync"`
+}
+
+// Archive says where WAL is kept for long.
+type Archive struct {
+	Store        StoreAddress  `yaml:"store"` // empty: nowhere
+	Slot         string        `yaml:"slot"`
+	Tail         bool          `yaml:"tail"`
+	TailInterval time.Duration `yaml:"tail_interval"`
+	TailBytes    Bytes         `yaml:"tail_bytes"` // 0: only the interval counts
+	Timeout      time.Duration `yaml:"timeout"`
 }
 
 // Acknowledge says what is reported to the upstream.

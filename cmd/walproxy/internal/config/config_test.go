@@ -49,12 +49,12 @@ log: {level: loud, format: xml}
 listen: {wal_sender_timeout: 10, max_connections: many}
 upstream: {conninfo: host=h, status_interval: 0s, link: on}
 `, []string{"upstream: is given twice",
-			`recompress.codec: unknown codec "gzip": want auto, model, zstd or none`, "recompress.level: 4 is not one of [1 3 5 10 16]",
+			`recompress.codec: unknown codec "gzip": want auto, model, zstd, lz4 or none`, "recompress.level: 4 is not one of [1 3 5 10 16]",
 			"recompress.reset_distance: 3MiB: must be a power of two",
 			`spool.cap: "16GB" is not a size`, `spool.when_full: "drop" is not one of block, shed`, `spool.keep: "-1" is not a size`,
 			`spool.seal: "maybe" is not one of on, off, true, false`, `spool.fsync: "2" is not one of`, `log.level: "loud" is not one of`, `log.format: "xml" is not one of`,
 			`listen.wal_sender_timeout: "10" is not a duration`, `listen.max_connections: "many" is not a whole number`}},
-		{"codecs of later versions", enough + "recompress: {codec: lz4}\n", []string{`recompress.codec: codec "lz4" is not in this version yet: use auto, model, zstd or none`}},
+		{"unknown codec", enough + "recompress: {codec: lzo}\n", []string{`recompress.codec: unknown codec "lzo": want auto, model, zstd, lz4 or none`}},
 		{"upstream", "data: {dir: d}\nupstream: {conninfo: h, create_slot: on, status_interval: -1s, receiver_timeout: 0s, backoff_min: 5s, backoff_max: 1s}\n",
 			[]string{"upstream.conninfo: is not a libpq connection string", "upstream.create_slot: needs upstream.slot", "upstream.status_interval: -1s",
 				"upstream.receiver_timeout: 0s", "upstream.backoff_max: 1s is below upstream.backoff_min, 5s"}},
@@ -67,7 +67,7 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 		{"no address", enough + "listen: {addresses: []}\n", []string{"listen.addresses: is empty"}},
 		{"trust with users", enough + "listen: {auth: {users: [{name: a, verifier: b}], users_file: f}}\n",
 			[]string{"listen.auth.users: would be ignored", "listen.auth.users_file: would be ignored"}},
-		{"scram without users", enough + "listen: {addresses: [':5433'], auth: {method: scram-sha-256}}\n", []string{"listen.auth.users: scram-sha-256 needs"}},
+		{"scram without users", enough + "listen: {addresses: [':5433'], auth: {method: scram-sha-256}}\n", []string{"listen.addresses[0]: :5433 can be reached from elsewhere, and WAL would pass in the clear", "listen.auth.users: passwords need"}},
 		{"users", enough + "listen: {auth: {method: scram-sha-256, users_file: " + missing + ", users: [{name: a, verifier: '" + verifier +
 			"'}, {name: a, verifier: SECRET}, {verifier: 'SCRAM-SHA-256$0:x$y:z'}, {name: c, password: SECRET}, b]}}\n",
 			[]string{"listen.auth.users_file: read password file: open " + missing, "listen.auth.users: listen.auth.users_file is given too", `listen.auth.users[1].name: "a" is given twice`, "listen.auth.users[1].verifier: parse SCRAM verifier: ",
@@ -143,7 +143,7 @@ func TestErrorText(t *testing.T) {
 func TestValues(t *testing.T) {
 	c, err := Parse("", []byte(`
 upstream: {conninfo: "host=a,b user=u", slot: s_1, create_slot: true, link: off, status_interval: 1500ms}
-listen: {addresses: ["0.0.0.0:5433", "unix:/run/x"], auth: {method: scram-sha-256, users: [{name: a, verifier: "`+verifier+`"}]}, link: off}
+listen: {addresses: ["0.0.0.0:5433", "unix:/run/x"], tls: {plaintext: allow}, auth: {method: scram-sha-256, users: [{name: a, verifier: "`+verifier+`"}], replication: "a, b"}, link: off}
 data: {dir: /d}
 recompress: {codec: none, level: 16, reset_distance: 64MiB, backlog: 1GiB}
 spool: {cap: 1 TiB, when_full: shed, keep: 0, seal: off, fsync: off}
@@ -157,7 +157,8 @@ http: {address: off}
 	want.Upstream.Conninfo, want.Upstream.Slot, want.Upstream.CreateSlot = "host=a,b user=u", "s_1", true
 	want.Upstream.Link, want.Upstream.StatusInterval = LinkOff, 1500*time.Millisecond
 	want.Listen.Addresses = []Address{"0.0.0.0:5433", "unix:/run/x"}
-	want.Listen.Auth = Auth{Method: AuthSCRAM, Users: []User{{"a", verifier}}}
+	want.Listen.TLS.Plaintext = PlaintextAllow
+	want.Listen.Auth.Method, want.Listen.Auth.Users, want.Listen.Auth.Replication = AuthSCRAM, []User{{"a", verifier}}, Names{"a", "b"}
 	want.Listen.Link = false
 	want.Data.Dir = "/d"
 	want.Recompress = Recompress{Codec: "none", Level: 16, ResetDistance: 64 * MiB, Backlog: GiB}

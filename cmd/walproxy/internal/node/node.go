@@ -33,7 +33,9 @@ type Node struct {
 	feed     *feed.Feed
 	receiver *walreceiver.Receiver
 	server   *walsender.Server
+	lookup   lookup
 	metrics  *metrics
+	archiver *archiver // nil: nothing is archived
 	redo     redoTracker
 	pulse    pulse
 	alarm    alarm
@@ -65,7 +67,7 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 			return nil, err
 		}
 	}
-	if n.store, err = slots.OpenStore(cfg.Data.Dir, slots.StoreOptions{Logger: logger}); err != nil {
+	if n.store, err = slots.OpenStore(cfg.Data.Dir, slots.StoreOptions{Logger: logger, Metrics: slots.NewMetrics(reg)}); err != nil {
 		return nil, err
 	}
 	if err := n.openFeed(); err != nil {
@@ -75,6 +77,9 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 		return nil, err
 	}
 	if err := n.openServer(); err != nil {
+		return nil, err
+	}
+	if err := n.openArchiver(reg); err != nil {
 		return nil, err
 	}
 	if reg != nil {
@@ -122,7 +127,7 @@ func (n *Node) openReceiver(reg prometheus.Registerer) (err error) {
 
 func (n *Node) openServer() (err error) {
 	l := n.config.Listen
-	users, err := users(l.Auth)
+	access, err := n.access(l)
 	if err != nil {
 		return err
 	}
@@ -131,34 +136,10 @@ func (n *Node) openServer() (err error) {
 		timeout = -1 // none
 	}
 	n.server, err = walsender.New(&backend{n}, &slotStore{n}, &consumers{n}, walsender.Options{
-		Users: users, TrustLocal: l.Auth.TrustLocal, Link: l.Link, MaxConnections: l.MaxConnections,
+		Access: access, Link: l.Link, MaxConnections: l.MaxConnections, MaxConnectionsPerUser: l.MaxConnectionsPerUser,
 		AuthenticationTimeout: l.AuthenticationTimeout, WALSenderTimeout: timeout, DrainTimeout: l.DrainTimeout,
 	}, n.logger)
 	return err
-}
-
-func users(auth config.Auth) (*walsender.Users, error) {
-	switch {
-	case auth.Method == config.AuthTrust:
-		return nil, nil
-	case auth.UsersFile != "":
-		return walsender.ReadUsers(auth.UsersFile)
-	}
-	secrets := make(map[string]string, len(auth.Users))
-	for _, u := range auth.Users {
-		secrets[u.Name] = string(u.Verifier)
-	}
-	return walsender.NewUsers(secrets)
-}
-
-// SetAccess lets those log in from now on whom auth names; who is logged in stays. On an error nothing changes. Safe for
-// concurrent use.
-func (n *Node) SetAccess(auth config.Auth) error {
-	users, err := users(auth)
-	if err != nil {
-		return err
-	}
-	return n.server.SetAccess(users, auth.TrustLocal)
 }
 
 // Run works until ctx ends, and then drains: the upstream first, consumers when they have confirmed what there is or the
@@ -184,6 +165,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.config.Spool.Seal {
 		group.Go(func() error { return n.feed.Seal(ctx) })
 	}
+	if n.archiver != nil {
+		group.Go(func() error { return n.archiver.run(ctx) })
+	}
 	group.Go(func() error {
 		select {
 		case err := <-synced: // only a failure ends it while ctx goes on
@@ -208,7 +192,7 @@ func (n *Node) Ready() error {
 
 // Close makes everything durable and lets go of the data directory.
 func (n *Node) Close() error {
-	return errors.Join(n.store.Flush(), n.log.Close())
+	return errors.Join(n.archiver.close(), n.store.Flush(), n.log.Close())
 }
 
 func (n *Node) receive(ctx context.Context) error {
