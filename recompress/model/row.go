@@ -572,7 +572,11 @@ func (m *model) miss(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	s, x := w.slot, p.xact
 	guess := guessCount
 	if !m.decoding {
-		for i := range guessCount {
+		last := guessCount
+		if x.count|x.nChains == 0 {
+			last = guessValue
+		}
+		for i := range last {
 			if (m.candidate(w, i, x)^v)&w.mask == 0 {
 				guess = i
 				break
