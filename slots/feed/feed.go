@@ -40,6 +40,7 @@ type Feed struct {
 	opt  Options
 	zap  *zap.Logger
 	tail *tail
+	bulk bulk
 
 	// The writing goroutine's own.
 	writer *recompress.Writer // chunks to frames
