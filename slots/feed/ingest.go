@@ -45,6 +45,7 @@ func (f *Feed) Ahead(upstream protocol.LSN) { f.ahead = upstream }
 func (f *Feed) pace(end protocol.LSN) {
 	mark := protocol.LSN(f.opt.BacklogBytes)
 	backlog := max(f.ahead, end) - end
+	f.behind.Store(backlog > behindBytes)
 	hurry := mark != 0 && (backlog > mark || f.hurry && backlog > mark/4)
 	if hurry != f.hurry {
 		f.hurry = hurry
