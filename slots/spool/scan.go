@@ -46,7 +46,7 @@ func (w *window) scan(file fs.File, size int64) (scanResult, error) {
 			result.next = end.Next
 		}
 		result.frames++
-		result.offset, result.end, result.stream, result.cursor = r.offset, f.End(), f.StreamID(), r.cursor
+		result.offset, result.end, result.stream, result.cursor = r.offset, f.End(), r.cursor.Stream, r.cursor
 	}
 }
 
