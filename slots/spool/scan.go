@@ -17,7 +17,7 @@ type scanResult struct {
 	offset int64        // behind the last good frame
 	end    protocol.LSN // behind the last good frame, the switch point if it ends the timeline
 	next   protocol.Timeline
-	stream uint32 // of the last good frame
+	stream uint32 // met last, 0 behind the end of the timeline
 	cursor link.Cursor
 }
 
@@ -47,6 +47,9 @@ func (w *window) scan(file fs.File, size int64) (scanResult, error) {
 		}
 		result.frames++
 		result.offset, result.end, result.stream, result.cursor = r.offset, f.End(), r.cursor.Stream, r.cursor
+		if f.Codec == link.CodecTimelineEnd {
+			result.stream = 0
+		}
 	}
 }
 
