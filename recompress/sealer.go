@@ -34,6 +34,7 @@ type Sealer struct {
 	reader   *Reader
 	builder  link.WindowBuilder
 	spare    []byte // the frames as they came
+	observe  CostObserver
 
 	writer *Writer     // for the window in progress
 	wal    []byte      // of it
@@ -125,6 +126,7 @@ func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
 		if w, err = NewWriter(o); err != nil {
 			return err
 		}
+		w.ObserveCosts(s.observe)
 		s.writers[codec] = w
 	}
 	s.writer = w
