@@ -12,6 +12,7 @@ type Config struct {
 	Recompress  Recompress  `yaml:"recompress"`
 	Spool       Spool       `yaml:"spool"`
 	Acknowledge Acknowledge `yaml:"acknowledge"`
+	Archive     Archive     `yaml:"archive"`
 	HTTP        HTTP        `yaml:"http"`
 	Log         Log         `yaml:"log"`
 }
@@ -119,6 +120,16 @@ type Spool struct {
 	Keep     Bytes    `yaml:"keep"`
 	Seal     bool     `yaml:"seal"`
 	Fsync    bool     `yaml:"fsync"`
+}
+
+// Archive says where WAL is kept for long.
+type Archive struct {
+	Store        StoreAddress  `yaml:"store"` // empty: nowhere
+	Slot         string        `yaml:"slot"`
+	Tail         bool          `yaml:"tail"`
+	TailInterval time.Duration `yaml:"tail_interval"`
+	TailBytes    Bytes         `yaml:"tail_bytes"` // 0: only the interval counts
+	Timeout      time.Duration `yaml:"timeout"`
 }
 
 // Acknowledge says what is reported to the upstream.

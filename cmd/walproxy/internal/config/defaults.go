@@ -37,6 +37,7 @@ func Default() *Config {
 		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance, Backlog: 64 * MiB},
 		Spool:       Spool{Cap: 16 * GiB, WhenFull: WhenFullBlock, Keep: GiB, Seal: true, Fsync: true},
 		Acknowledge: Acknowledge{Write: Rule{standard.Write}, Flush: Rule{standard.Flush}, Apply: Rule{standard.Apply}},
+		Archive:     Archive{Slot: "archive", TailInterval: time.Second, TailBytes: MiB, Timeout: 30 * time.Second},
 		HTTP:        HTTP{Address: "127.0.0.1:9187"},
 		Log:         Log{Level: "info", Format: "auto"},
 	}
