@@ -220,7 +220,7 @@ func (a *Archiver) putHistories(ctx context.Context, lines []Line) error {
 func (a *Archiver) store(ctx context.Context, g group) error {
 	whole, _ := covered(a.spans(), g.Span)
 	var superfluous []archive.Span
-	if !whole || a.checkNext && a.isKnown(g.Span) {
+	if !whole || a.isKnown(g.Span) && (a.checkNext || a.inside(g.Span)) {
 		o, err := a.build(ctx, g)
 		if err != nil {
 			return err
@@ -265,6 +265,16 @@ func (a *Archiver) spans() []archive.Span {
 		spans[i] = k.Span
 	}
 	return spans
+}
+
+// inside reports whether there are objects that one of s covers, as a process that died may leave them.
+func (a *Archiver) inside(s archive.Span) bool {
+	for _, k := range a.known {
+		if k.Span != s && k.Timeline == s.Timeline && k.Start >= s.Start && k.End <= s.End {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *Archiver) isKnown(s archive.Span) bool {
