@@ -64,6 +64,7 @@ type Auth struct {
 	Rules       []AuthRule `yaml:"rules"`
 	Maps        []Mapping  `yaml:"maps"`
 	Replication Names      `yaml:"replication"`
+	MaxFailures int        `yaml:"max_failures"` // 0: no bound
 	Query       AuthQuery  `yaml:"query"`
 }
 

@@ -25,7 +25,7 @@ func Default() *Config {
 			Addresses: []Address{"127.0.0.1:5433"},
 			TLS:       TLS{MinVersion: "TLSv1.2", Ciphers: Names{}, Plaintext: PlaintextLocal},
 			Auth: Auth{
-				Method: AuthTrust, Users: []User{}, Rules: []AuthRule{}, Maps: []Mapping{}, Replication: Names{"all"},
+				Method: AuthTrust, Users: []User{}, Rules: []AuthRule{}, Maps: []Mapping{}, Replication: Names{"all"}, MaxFailures: 10,
 				Query: AuthQuery{SQL: authquery.DefaultSQL, Cache: 10 * time.Second, Stale: 24 * time.Hour},
 			},
 			AuthenticationTimeout: time.Minute,
