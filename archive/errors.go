@@ -18,6 +18,8 @@ var (
 	ErrUnavailable = errors.New("store is unavailable")
 	// ErrNoIdentity means that nothing was archived yet.
 	ErrNoIdentity = errors.New("the archive is empty: no identity")
+	// ErrEncrypted means that the archive is encrypted, and no key was given.
+	ErrEncrypted = errors.New("the archive is encrypted: name its key file, as in file:///dir?key_file=/path")
 	// ErrNotWAL means that a file given to be archived is not what its name says.
 	ErrNotWAL = errors.New("not a WAL file")
 )

@@ -76,7 +76,25 @@ func (a *Archiver) Run(ctx context.Context) error {
 		}
 		wait(ctx, again, changed)
 	}
+	a.farewell(context.WithoutCancel(ctx))
 	return a.builder.Close()
+}
+
+// farewellWithin bounds what is stored at the end.
+const farewellWithin = 5 * time.Second
+
+// farewell stores once more what there is, so that a node that stops in good order leaves no more than it must. If that fails, it
+// is for the next start.
+func (a *Archiver) farewell(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, farewellWithin)
+	defer cancel()
+	a.tailed = time.Time{}
+	if !a.begun || a.failures.count > 0 {
+		return
+	}
+	if _, err := a.step(ctx); err != nil {
+		a.log.Debug("nothing stored at the end", zap.Error(err))
+	}
 }
 
 // wait returns when d is over, changed is closed, or ctx ends; it reports false for the last. A d of 0 is for ever.

@@ -187,9 +187,7 @@ func (s *archiveSlot) Hold(lsn protocol.LSN) (from protocol.LSN, lost bool, err 
 }
 
 func (s *archiveSlot) Advance(tli protocol.Timeline, stored, reached protocol.LSN) {
-	if slot, ok := s.node.store.Get(s.name); ok && slot.Invalidated == "" {
-		_ = s.node.store.Advance(s.name, stored, false) // it is there, and held
-	}
+	_ = s.node.store.Advance(s.name, stored, true) // it is there, and held; one that was shed holds WAL again from here on
 	if s.consumer == nil || s.timeline != tli {
 		s.leave()
 		s.timeline = tli
