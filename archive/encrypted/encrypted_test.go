@@ -82,16 +82,14 @@ func TestRanges(t *testing.T) {
 			t.Errorf("%d bytes are stored as %d", size, len(stored))
 		}
 		for range 10 {
-			i := r.IntN(len(stored))
-			stored[i] ^= 1 << r.IntN(8)
-			if err := os.WriteFile(path, stored, 0o600); err != nil {
+			changed, i := bytes.Clone(stored), r.IntN(len(stored))
+			changed[i] ^= 1 << r.IntN(8)
+			if err := os.WriteFile(path, changed, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := s.Get(ctx, nil, name, 0, int64(size)+1); err == nil && !bytes.Equal(got, content) || err == nil && i > 200 {
-				t.Errorf("%d bytes with byte %d changed: %d bytes, %v", size, i, len(got), err)
+			if got, err := s.Get(ctx, nil, name, 0, int64(size)+1); err == nil {
+				t.Errorf("%d bytes with byte %d changed: %d bytes, the same: %v", size, i, len(got), bytes.Equal(got, content))
 			}
-			stored, _ = os.ReadFile(path)
-			break
 		}
 	}
 }
