@@ -34,6 +34,8 @@ type session struct {
 	skipping bool                    // until Sync, after an error of the extended protocol
 	kill     context.CancelCauseFunc // ends the session with the cause; from any goroutine
 	ended    chan struct{}           // closed when the session has let go of everything
+	backup   relayed                 // where base backups come from
+	sql      relayed                 // where SQL goes; open is nil if it does not
 
 	mu      sync.Mutex
 	command context.CancelCauseFunc // of the command that runs; nil between commands
@@ -53,6 +55,8 @@ func newSession(server *Server, conn net.Conn, unix bool) *session {
 func (s *session) run(ctx context.Context) {
 	defer close(s.ended)
 	defer s.wire.conn.Close()
+	defer s.backup.close()
+	defer s.sql.close()
 	killed, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 	s.kill = kill
@@ -61,7 +65,11 @@ func (s *session) run(ctx context.Context) {
 		defer s.server.unregister(s.pid)
 		defer s.server.slots.DropTemporary(s.pid)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case s.isSQL:
+		err = s.relaySession(ctx, killed)
+	default:
 		err = s.loop(ctx, killed)
 	}
 	var refusal *protocol.Error
@@ -120,7 +128,11 @@ func (s *session) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.greet(); err != nil {
+	greet := s.greet
+	if s.isSQL {
+		greet = func() error { return s.greetSQL(ctx) }
+	}
+	if err := greet(); err != nil {
 		return err
 	}
 	return s.wire.readDeadline(time.Time{})
@@ -157,6 +169,11 @@ func (s *session) greet() error {
 			return err
 		}
 	}
+	return s.enter()
+}
+
+// enter makes the session one that a cancel request can name, and tells the client that it may begin.
+func (s *session) enter() error {
 	s.key = make([]byte, 4)
 	if s.version > versionWord { // 3.2
 		s.key = make([]byte, 32)
@@ -229,15 +246,34 @@ func (s *session) query(killed, shutdown context.Context, text string) error {
 			return err
 		}
 	}
-	if err != nil {
+	isSQL := err != nil && errors.Is(err, protocol.ErrNotReplication) && s.relaysSQL()
+	if err != nil && !isSQL {
 		return s.answer("", err)
 	}
 	ctx, cancel := context.WithCancelCause(killed)
+	defer cancel(nil)
 	s.setCommand(cancel)
-	err = s.execute(ctx, shutdown, cmd)
-	s.setCommand(nil)
-	cancel(nil)
-	return s.answer(cmd.Keyword(), err)
+	defer s.setCommand(nil)
+	switch {
+	case isSQL:
+		err = s.relay(ctx, shutdown, text, "SQL", &s.sql)
+	case s.server.options.Relay != nil && isRelayed(cmd):
+		err = s.relayCommand(ctx, shutdown, text, cmd.Keyword())
+	default:
+		return s.answer(cmd.Keyword(), s.execute(ctx, shutdown, cmd))
+	}
+	if err != nil {
+		return s.answer("", err)
+	}
+	return s.wire.ready()
+}
+
+func isRelayed(cmd protocol.Command) bool {
+	switch cmd.(type) {
+	case protocol.BaseBackup, protocol.UploadManifest:
+		return true
+	}
+	return false
 }
 
 // answer ends a command: with its tag, or with the error, which drops the session's temporary slots. The session ends if

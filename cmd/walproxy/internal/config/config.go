@@ -38,6 +38,15 @@ type Listen struct {
 	DrainTimeout          time.Duration `yaml:"drain_timeout"`
 	MaxConnections        int           `yaml:"max_connections"`
 	Link                  bool          `yaml:"link"`
+	BaseBackup            bool          `yaml:"base_backup"`
+	SQL                   SQLMode       `yaml:"sql"`
+	SQLUsers              []SQLUser     `yaml:"sql_users"`
+}
+
+// SQLUser is somebody whose SQL is relayed, and where to and as whom.
+type SQLUser struct {
+	Name     string   `yaml:"name"`
+	Conninfo Conninfo `yaml:"conninfo"`
 }
 
 // Auth says who may connect.

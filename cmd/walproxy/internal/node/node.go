@@ -132,6 +132,7 @@ func (n *Node) openServer() (err error) {
 	}
 	n.server, err = walsender.New(&backend{n}, &slotStore{n}, &consumers{n}, walsender.Options{
 		Users: users, TrustLocal: l.Auth.TrustLocal, Link: l.Link, MaxConnections: l.MaxConnections,
+		Relay: &relayer{n}, SQL: l.SQL == config.SQLRelay,
 		AuthenticationTimeout: l.AuthenticationTimeout, WALSenderTimeout: timeout, DrainTimeout: l.DrainTimeout,
 	}, n.logger)
 	return err
