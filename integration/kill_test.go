@@ -3,129 +3,211 @@ package integration
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"math/rand/v2"
+	"os/exec"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"walproxy/integration/nodeproc"
 	"walproxy/integration/pgcluster"
 )
 
-// TestKills kills node A, node B, the primary or the standby with SIGKILL at random moments under load and starts it again.
-// Afterwards the standby is identical, and no commit that the primary has acknowledged is missing.
-func TestKills(t *testing.T) {
+// TestKillsSoak hits primary, both nodes and the standby behind them under load, in random combination: SIGKILL, or SIGSTOP
+// and later SIGCONT, and brings them back in random order. The far standby is the synchronous one, and everybody works by slots.
+//
+// Whenever the primary is dead, the standby has every commit that was acknowledged. At the end it has the primary's WAL byte for
+// byte, and so has pg_receivewal on either node; both spools are sound.
+func TestKillsSoak(t *testing.T) {
 	t.Parallel()
-	ctx := setting(t, 15*patience)
 	choice := random(t)
-	r := startRelay(ctx, t, pgcluster.Options{Major: 15, Conf: []string{"wal_keep_size = 4GB"}})
-	ledger := startLedger(ctx, t, r.primary)
-	nodes := []*nodeproc.Node{r.a, r.b}
-	for round := range rounds(30, 1000) {
-		ledger.more(ctx, t, 5+choice.IntN(100))
-		what := choice.IntN(4)
-		t.Logf("round %d: %s, %d commits", round, [...]string{"node A", "node B", "primary", "standby"}[what], ledger.count())
-		switch what {
-		case 0, 1:
-			nodes[what].Kill()
-			must(t, nodes[what].StartReady(ctx))
-		case 2:
-			must(t, r.primary.Kill9())
-			must(t, r.primary.Start(ctx))
-		case 3:
-			must(t, r.standby.Kill9())
-			must(t, r.standby.Start(ctx))
-		}
+	n := rounds(20, 200)
+	k := startKills(setting(t, patience+time.Duration(n)*20*time.Second), t, choice)
+	for round := range n {
+		k.round(round)
 	}
-	ledger.stop(t)
-	r.same()
-	ledger.check(ctx, t, r.standby)
+	k.end()
 }
 
-// ledger commits numbered rows, one transaction each, and remembers which ones were acknowledged.
-type ledger struct {
-	primary *pgcluster.Cluster
-	mu      sync.Mutex // guards the next two
-	acked   []int
-	failed  error
-	moved   chan struct{} // gets a value, if it has none, after each commit
-	cancel  context.CancelFunc
-	done    chan struct{}
+// Who may be hit.
+const (
+	hitPrimary = iota
+	hitA
+	hitB
+	hitStandby
+	hitAll // how many there are
+)
+
+var hitNames = [hitAll]string{"primary", "A", "B", "standby"}
+
+// kills is a relay that is hit, and what is known of it.
+type kills struct {
+	*relay
+	choice *rand.Rand
+	ledger *ledger
+	bulk   chan struct{} // closed when the last bulk insert has ended
+	checks int           // how often the standby was looked at while the primary was dead
 }
 
-func startLedger(ctx context.Context, t *testing.T, primary *pgcluster.Cluster) *ledger {
+// startKills starts primary → A ═ B → standby, each a consumer of the one before it by a slot. Nothing is kept but by slots.
+func startKills(ctx context.Context, t *testing.T, choice *rand.Rand) *kills {
 	t.Helper()
-	must(t, primary.Exec(ctx, "CREATE TABLE ledger (n int PRIMARY KEY)"))
-	ctx, cancel := context.WithCancel(ctx)
-	l := &ledger{primary: primary, moved: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{})}
-	go l.run(ctx)
-	t.Cleanup(func() {
-		cancel()
-		<-l.done
-	})
-	return l
+	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, KeepMiB: 32 << 10, Conf: fastRetry})
+	r := &relay{ctx: ctx, t: t, primary: primary, standby: cloneOf(ctx, t, primary)}
+	node := func(upstream, consumer string) *nodeproc.Node {
+		config := fastNode(upstream, fmt.Sprintf("acknowledge:\n  write: consumer %s\n  flush: consumer %s\nspool:\n  keep: 0\n", consumer, consumer))
+		config = strings.Replace(config, "upstream:\n", "upstream:\n  slot: node\n  create_slot: on\n", 1)
+		return startNode(ctx, t, nodeproc.Options{Config: config})
+	}
+	r.a = node(primary.Conninfo()+" application_name=sync", "b")
+	r.b = node(r.a.Conninfo()+" application_name=b", "far")
+	r.from = write(ctx, t, primary, 1).Floor(primary.Options.SegmentBytes())
+	for _, n := range []*nodeproc.Node{r.a, r.b} {
+		for _, slot := range []string{"far", "receivewal"} {
+			if out, err := tool(t, n, "slots", "create", slot); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+	}
+	r.receiveA, r.receiveB = receive(t, r.a.Conninfo(), "--slot=receivewal"), receive(t, r.b.Conninfo(), "--slot=receivewal")
+	must(t, r.standby.MakeStandby(r.b.Conninfo()+" application_name=far", "far"))
+	must(t, r.standby.Start(ctx))
+	mustBeSynchronous(ctx, t, primary)
+	r.caughtUp(write(ctx, t, primary, 1))
+	if out, err := tool(t, r.a, "slots", "drop", "far"); err != nil { // nobody uses it
+		t.Fatalf("%v: %s", err, out)
+	}
+	return &kills{relay: r, choice: choice, ledger: startLedger(ctx, t, primary)}
 }
 
-func (l *ledger) run(ctx context.Context) {
-	defer close(l.done)
-	for n := 0; ctx.Err() == nil; n++ {
-		err := l.primary.Exec(ctx, fmt.Sprintf("INSERT INTO ledger VALUES (%d); INSERT INTO t (text) SELECT repeat('x', 1 + %d %% 500)", n, n))
-		l.mu.Lock()
-		if err == nil {
-			l.acked = append(l.acked, n)
-		} else if ctx.Err() == nil {
-			l.failed = err // whether n is committed is not known
+// round lets some commits pass, hits, and mends.
+func (k *kills) round(n int) {
+	k.t.Helper()
+	k.ledger.more(k.ctx, k.t, 1+k.choice.IntN(60))
+	k.insert(1 + k.choice.IntN(20000))
+	victims := k.choice.Perm(hitAll)[:1+min(k.choice.IntN(hitAll), k.choice.IntN(hitAll))]
+	frozen, long := map[int]bool{}, false
+	var words []string
+	for _, who := range victims {
+		frozen[who] = k.choice.IntN(4) == 0
+		what := "kill"
+		if frozen[who] {
+			what, long = "stop", long || k.choice.IntN(8) == 0
+			must(k.t, k.signal(who, syscall.SIGSTOP))
+		} else {
+			must(k.t, k.kill(who))
 		}
-		l.mu.Unlock()
-		if err != nil {
-			_ = l.primary.WaitReady(ctx) // only its own end stops it
+		words = append(words, what+" "+hitNames[who])
+	}
+	k.t.Logf("round %d: %s, %d commits", n, strings.Join(words, ", "), k.ledger.count())
+	if long { // everybody gives up those who are silent
+		began := time.Now()
+		must(k.t, pgcluster.Until(k.ctx, func() (bool, error) { return time.Since(began) > 6*time.Second, nil }))
+	}
+	k.mend(victims, frozen)
+	<-k.bulk
+}
+
+// mend brings the victims back in random order. Before the primary comes back, the standby is looked at if it is there.
+func (k *kills) mend(victims []int, frozen map[int]bool) {
+	k.t.Helper()
+	away, restarted := map[int]bool{}, false
+	for _, who := range victims {
+		away[who] = true
+	}
+	k.choice.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
+	for _, who := range victims {
+		if who == hitPrimary && !frozen[who] && !away[hitStandby] {
+			k.promised(restarted)
 		}
-		select {
-		case l.moved <- struct{}{}:
-		default:
+		if frozen[who] {
+			must(k.t, k.signal(who, syscall.SIGCONT))
+		} else {
+			must(k.t, k.start(who))
 		}
+		restarted = restarted || who == hitStandby && !frozen[who]
+		away[who] = false
 	}
 }
 
-func (l *ledger) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.acked)
+// promised checks that the standby has every commit that was acknowledged, in what it has received by now. One that was
+// restarted does not know what it had received, and has not replayed all of it yet.
+func (k *kills) promised(restarted bool) {
+	k.t.Helper()
+	k.checks++
+	if restarted {
+		must(k.t, pgcluster.Until(k.ctx, func() (bool, error) { return len(k.ledger.missing(k.ctx, k.t, k.standby)) == 0, nil }))
+		return
+	}
+	received, err := k.standby.FlushLSN(k.ctx)
+	must(k.t, err)
+	must(k.t, k.standby.WaitReplayed(k.ctx, received))
+	k.ledger.check(k.ctx, k.t, k.standby)
 }
 
-// more waits for so many further commits.
-func (l *ledger) more(ctx context.Context, t *testing.T, commits int) {
-	t.Helper()
-	for want := l.count() + commits; l.count() < want; {
-		select {
-		case <-l.moved:
-		case <-ctx.Done():
-			t.Fatalf("no further commits; the last failure was: %v", l.failed)
+// insert writes WAL in bulk beside the ledger, until it is done or the primary dies.
+func (k *kills) insert(rows int) {
+	done := make(chan struct{})
+	k.bulk = done
+	go func() {
+		defer close(done)
+		_ = k.primary.Exec(k.ctx, fmt.Sprintf("INSERT INTO t (text) SELECT md5(n::text) FROM generate_series(1, %d) n", rows))
+	}()
+}
+
+func (k *kills) node(who int) *nodeproc.Node {
+	if who == hitA {
+		return k.a
+	}
+	return k.b
+}
+
+func (k *kills) cluster(who int) *pgcluster.Cluster {
+	if who == hitPrimary {
+		return k.primary
+	}
+	return k.standby
+}
+
+func (k *kills) kill(who int) error {
+	if who == hitA || who == hitB {
+		k.node(who).Kill()
+		return nil
+	}
+	return k.cluster(who).Kill9()
+}
+
+func (k *kills) start(who int) error {
+	if who == hitA || who == hitB {
+		return k.node(who).StartReady(k.ctx)
+	}
+	return k.cluster(who).Start(k.ctx)
+}
+
+func (k *kills) signal(who int, sig syscall.Signal) error {
+	if who == hitA || who == hitB {
+		return k.node(who).Process().Signal(sig)
+	}
+	return k.cluster(who).SignalAll(sig)
+}
+
+// end compares everything.
+func (k *kills) end() {
+	k.t.Helper()
+	k.ledger.stop(k.t)
+	k.same()
+	k.ledger.check(k.ctx, k.t, k.primary)
+	k.ledger.check(k.ctx, k.t, k.standby)
+	for _, n := range []*nodeproc.Node{k.a, k.b} {
+		if out, err := exec.Command(n.Options.Binary, "inspect", "--check", n.DataDir()).CombinedOutput(); err != nil {
+			k.t.Errorf("inspect --check: %v\n%s", err, out)
+		}
+		for _, slot := range jsonOf[[]slotJSON](k.t, n, "slots", "list") {
+			if slot.Status != "reserved" {
+				k.t.Errorf("slot at the end: %+v", slot)
+			}
 		}
 	}
-}
-
-func (l *ledger) stop(t *testing.T) {
-	t.Helper()
-	l.cancel()
-	<-l.done
-	t.Logf("%d commits acknowledged; the last one that failed: %v", len(l.acked), l.failed)
-}
-
-// check finds every acknowledged row on a server.
-func (l *ledger) check(ctx context.Context, t *testing.T, c *pgcluster.Cluster) {
-	t.Helper()
-	rows, err := c.Query(ctx, "SELECT string_agg(n::text, ' ' ORDER BY n) FROM ledger")
-	must(t, err)
-	have := make(map[int]bool)
-	for _, text := range strings.Fields(rows[0][0]) {
-		n, err := strconv.Atoi(text)
-		must(t, err)
-		have[n] = true
-	}
-	for _, n := range l.acked {
-		if !have[n] {
-			t.Errorf("acknowledged commit %d is missing", n)
-		}
-	}
+	k.t.Logf("the standby was looked at %d times while the primary was dead", k.checks)
 }

@@ -31,6 +31,7 @@ type statusJSON struct {
 	Position struct {
 		Oldest  string `json:"oldest"`
 		Written string `json:"written"`
+		Flushed string `json:"flushed"`
 		Redo    string `json:"redo"`
 	} `json:"position"`
 	Upstream struct {
@@ -49,6 +50,7 @@ type statusJSON struct {
 		Name       string  `json:"name"`
 		State      string  `json:"state"`
 		Link       bool    `json:"link"`
+		Flush      string  `json:"flush"`
 		LagBytes   uint64  `json:"lag_bytes"`
 		LagSeconds float64 `json:"lag_seconds"`
 	} `json:"consumers"`

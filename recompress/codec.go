@@ -7,7 +7,9 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/recompress/lz4"
 	"walproxy/recompress/model"
+	"walproxy/recompress/undo"
 	"walproxy/recompress/zstd"
 )
 
@@ -16,27 +18,25 @@ type Codec uint8
 
 const (
 	Auto  Codec = iota // Model, and Zstd while the Writer has to hurry
-	Zstd               // one zstd stream per window, flushed at the end of every frame
+	Zstd               // undone WAL in one zstd stream per window, flushed at the end of every frame
 	None               // raw frames only
 	Model              // one model of records and pages per window, flushed at the end of every frame
+	LZ4                // undone WAL in one lz4 block per frame
 )
 
-var codecNames = [...]string{Auto: "auto", Zstd: "zstd", None: "none", Model: "model"}
+var codecNames = [...]string{Auto: "auto", Zstd: "zstd", None: "none", Model: "model", LZ4: "lz4"}
 
 // Codecs returns the names that ParseCodec knows.
 func Codecs() []string { return codecNames[:] }
 
-// ParseCodec returns the codec called name: auto, model, zstd or none.
+// ParseCodec returns the codec called name: auto, model, zstd, lz4 or none.
 func ParseCodec(name string) (Codec, error) {
 	for c, known := range codecNames {
 		if name == known {
 			return Codec(c), nil
 		}
 	}
-	if name == link.CodecLZ4.String() {
-		return 0, fmt.Errorf("codec %q is not in this version yet: use auto, model, zstd or none", name)
-	}
-	return 0, fmt.Errorf("unknown codec %q: want auto, model, zstd or none", name)
+	return 0, fmt.Errorf("unknown codec %q: want auto, model, zstd, lz4 or none", name)
 }
 
 func (c Codec) String() string {
@@ -98,16 +98,22 @@ func newEncoder(o Options) (encoder, link.Codec, error) {
 		return nil, link.CodecRaw, nil
 	case Model, Auto:
 		return &modelEncoder{model.NewEncoder()}, link.CodecModel, nil
+	case LZ4:
+		e, err := lz4.NewEncoder(o.Level)
+		return &undoneEncoder{undo: undo.NewEncoder(), inner: e}, link.CodecLZ4, err
 	}
 	e, err := zstd.NewEncoder(o.Level, o.ResetDistance)
-	return e, link.CodecZstd, err
+	return &undoneEncoder{undo: undo.NewEncoder(), inner: e}, link.CodecZstd, err
 }
 
 // newDecoder returns what undoes the frames of codec, or *link.VersionError if this version cannot.
 func newDecoder(codec link.Codec) (decoder, error) {
 	switch codec {
 	case link.CodecZstd:
-		return zstd.NewDecoder()
+		d, err := zstd.NewDecoder()
+		return &undoneDecoder{undo: undo.NewDecoder(), inner: d}, err
+	case link.CodecLZ4:
+		return &undoneDecoder{undo: undo.NewDecoder(), inner: lz4.Decoder{}}, nil
 	case link.CodecModel:
 		return &modelDecoder{model.NewDecoder()}, nil
 	}

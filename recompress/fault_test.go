@@ -180,7 +180,7 @@ func TestRefusedOptions(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"lz4": `codec "lz4" is not in this version yet: use auto, model, zstd or none`, "": `unknown codec "": want auto, model, zstd or none`,
+		"": `unknown codec "": want auto, model, zstd, lz4 or none`,
 	} {
 		if _, err := ParseCodec(name); err == nil || err.Error() != want {
 			t.Errorf("codec %q: %v", name, err)

@@ -20,7 +20,7 @@ import (
 
 // Defaults of a store.
 const (
-	DefaultMaxSlots     = 64
+	DefaultMaxSlots     = 256
 	DefaultSaveInterval = 5 * time.Second
 )
 
@@ -28,6 +28,7 @@ const (
 type StoreOptions struct {
 	FS           fs.FS         // nil: the operating system's
 	Logger       *zap.Logger   // nil: silent
+	Metrics      *Metrics      // nil: none
 	Max          int           // slots, temporary ones included; 0: DefaultMaxSlots
 	SaveInterval time.Duration // how old a saved restart_lsn may be; 0: DefaultSaveInterval
 }
@@ -39,11 +40,14 @@ type StoreOptions struct {
 type Store struct {
 	fs       fs.FS
 	logger   *zap.Logger
+	metrics  *Metrics
 	file     string
 	max      int
 	interval time.Duration
 
-	saveMu sync.Mutex // one writer of the file at a time; taken before mu
+	saveMu   sync.Mutex // one writer of the file at a time; taken before mu
+	reserved int64      // bytes of the reserve file; guarded by saveMu
+
 	mu     sync.Mutex
 	slots  map[string]*Slot
 	dirty  bool // a persistent slot differs from the file
@@ -55,7 +59,7 @@ type Store struct {
 //
 // Errors: *CorruptError; *statefile.VersionError for the file of a newer walproxy.
 func OpenStore(dir string, options StoreOptions) (*Store, error) {
-	s := &Store{fs: options.FS, logger: options.Logger, file: path.Join(dir, "slots"), max: options.Max,
+	s := &Store{fs: options.FS, logger: options.Logger, metrics: options.Metrics, file: path.Join(dir, "slots"), max: options.Max,
 		interval: options.SaveInterval, slots: map[string]*Slot{}}
 	if s.fs == nil {
 		s.fs = fs.OS{}
@@ -69,6 +73,7 @@ func OpenStore(dir string, options StoreOptions) (*Store, error) {
 	if err := s.fs.Remove(s.file + fs.TempSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove leftover: %w", err)
 	}
+	s.findReserve()
 	content, err := fs.ReadFile(s.fs, s.file, statefile.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -133,7 +138,7 @@ func (s *Store) save(edit func([]Slot) []Slot) error {
 	s.mu.Unlock()
 	content, err := encodeStore(slots)
 	if err == nil {
-		err = fs.WriteFile(s.fs, s.file, content)
+		err = s.write(content)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

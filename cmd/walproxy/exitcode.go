@@ -5,6 +5,7 @@ import (
 
 	"walproxy/cmd/walproxy/internal/config"
 	"walproxy/cmd/walproxy/internal/inspect"
+	"walproxy/cmd/walproxy/internal/verify"
 	"walproxy/protocol/link"
 	"walproxy/protocol/walreceiver"
 	"walproxy/slots"
@@ -17,7 +18,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // what was asked for could not be done
 	exitUsage   = 2 // wrong command line or configuration; trying again does not help
-	exitDamage  = 3 // inspect: something is damaged
+	exitDamage  = 3 // inspect, verify: something is damaged, or differs
 	exitData    = 4 // run: the data directory is damaged, or holds other WAL than the upstream has; trying again does not help
 )
 
@@ -25,7 +26,7 @@ const exitCodeHelp = `Exit codes:
   0  done
   1  failed
   2  wrong command line or configuration: trying again does not help
-  3  inspect found damage
+  3  inspect found damage; verify found damage, or WAL that differs
   4  the data directory is damaged or of a newer walproxy, or the upstream is another cluster or has diverged: trying
      again does not help`
 
@@ -44,7 +45,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &usage) || errors.As(err, &configuration):
 		return exitUsage
-	case errors.Is(err, inspect.ErrDamaged):
+	case errors.Is(err, inspect.ErrDamaged) || errors.Is(err, verify.ErrDiffers) || errors.Is(err, verify.ErrDamaged):
 		return exitDamage
 	case needsHand(err):
 		return exitData

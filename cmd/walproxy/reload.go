@@ -19,7 +19,7 @@ type reloader struct {
 
 // accessible is the part of a node that changes.
 type accessible interface {
-	SetAccess(config.Auth) error
+	SetAccess(config.Listen) error
 }
 
 // run reloads at each hangup until ctx ends.
@@ -46,7 +46,7 @@ func (r *reloader) reload(n accessible) error {
 	if err := next.Validate(); err != nil { // as trust, with the addresses that are listened on
 		return err
 	}
-	if err := n.SetAccess(next.Listen.Auth); err != nil {
+	if err := n.SetAccess(next.Listen); err != nil {
 		return err
 	}
 	r.level.SetLevel(logLevel(next.Log))

@@ -29,6 +29,7 @@ pg_receivewal and other nodes, byte for byte as the primary wrote it.
 		newSlotsCommand(),
 		newBenchCommand(),
 		newInspectCommand(),
+		newVerifyCommand(),
 		newConfigCommand(),
 		newVersionCommand(),
 	)

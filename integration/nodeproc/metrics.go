@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Metrics returns every counter and gauge of the node whose name begins with walproxy_; the series of a family are added up.
+// Metrics returns every counter and gauge of the node whose name begins with walproxy_, and of each histogram NAME_count and
+// NAME_sum; the series of a family are added up.
 func (n *Node) Metrics() (map[string]float64, error) {
 	client := http.Client{Timeout: 5 * time.Second}
 	resp, err := client.Get(n.HTTP + "/metrics")
@@ -29,6 +30,11 @@ func (n *Node) Metrics() (map[string]float64, error) {
 			continue
 		}
 		for _, m := range family.Metric {
+			if h := m.GetHistogram(); h != nil {
+				values[name+"_count"] += float64(h.GetSampleCount())
+				values[name+"_sum"] += h.GetSampleSum()
+				continue
+			}
 			values[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 	}

@@ -56,9 +56,16 @@ func New(o Options) (*Node, error) {
 		n.args = append(n.args, "--upstream", o.Upstream)
 		return n, nil
 	}
-	file := filepath.Join(o.Dir, "config.yaml")
-	n.args = append(n.args, "--config", file)
-	return n, os.WriteFile(file, []byte(o.Config), 0o600)
+	n.args = append(n.args, "--config", n.configFile())
+	return n, n.Configure(o.Config)
+}
+
+func (n *Node) configFile() string { return filepath.Join(n.Options.Dir, "config.yaml") }
+
+// Configure gives a node that was made with a Config another one, for its next start.
+func (n *Node) Configure(config string) error {
+	n.Options.Config = config
+	return os.WriteFile(n.configFile(), []byte(config), 0o600)
 }
 
 // DataDir returns the node's data directory.

@@ -109,6 +109,27 @@ func (c *Cluster) Reload() error {
 	return c.server.Signal(syscall.SIGHUP)
 }
 
+// SignalAll sends a signal to every process of a running server, the postmaster first: SIGSTOP freezes the server, SIGCONT lets
+// it go on. A frozen postmaster starts no further processes, so none is missed.
+func (c *Cluster) SignalAll(sig syscall.Signal) error {
+	if !c.Running() {
+		return fmt.Errorf("signal server: %w", ErrStopped)
+	}
+	if err := c.server.Signal(sig); err != nil {
+		return err
+	}
+	pids, err := c.processes()
+	if err != nil {
+		return fmt.Errorf("signal server: %w", err)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("signal server: %w", err)
+		}
+	}
+	return nil
+}
+
 // Kill9 kills every process of the server with SIGKILL, the postmaster first, and returns when all of them are gone, so
 // that the server can be started again. A server that does not run is no error.
 func (c *Cluster) Kill9() error {

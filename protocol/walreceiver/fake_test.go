@@ -23,6 +23,8 @@ type fake struct {
 	refuse     *protocol.Error // instead of a login
 	histories  map[string]string
 
+	senderTimeout string
+
 	mu       sync.Mutex
 	timeline int
 	columns  []string // of IDENTIFY_SYSTEM behind the third
@@ -41,7 +43,7 @@ func newFake(t *testing.T, start func(c *fakeConn, command string)) *fake {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	f := &fake{
-		t: t, listener: listener, start: start, timeline: 1, histories: map[string]string{},
+		t: t, listener: listener, start: start, timeline: 1, histories: map[string]string{}, senderTimeout: "300ms",
 		parameters: map[string]string{"server_version": "15.8", "in_hot_standby": "off", "default_transaction_read_only": "off"},
 	}
 	f.wg.Add(1)
@@ -217,7 +219,7 @@ func (c *fakeConn) command(command string) {
 	case command == "SHOW wal_block_size":
 		c.rows("SHOW", "8192")
 	case command == "SHOW wal_sender_timeout":
-		c.rows("SHOW", "300ms")
+		c.rows("SHOW", c.f.senderTimeout)
 	case strings.HasPrefix(command, "TIMELINE_HISTORY "):
 		n := strings.TrimPrefix(command, "TIMELINE_HISTORY ")
 		content, ok := c.f.histories[n]

@@ -85,18 +85,26 @@ func (r *reporter) run(ctx context.Context) error {
 	}
 }
 
+// unreadEvery is the longest time between two reports while the sink blocks. Nobody reads the upstream's pings then, so that each
+// is answered by the next report, within a second.
+const unreadEvery = time.Second
+
 // due reports whether a report is to be sent although nothing moved.
 func (r *reporter) due() bool {
-	return !r.reportedOnce || time.Since(r.begun)-r.reported >= r.every
+	every := r.every
+	if !r.waiting.Load() {
+		every = min(every, unreadEvery)
+	}
+	return !r.reportedOnce || time.Since(r.begun)-r.reported >= every
 }
 
 // watch looks after the upstream's silence and returns when to look again.
 func (r *reporter) watch() (time.Duration, error) {
 	now := time.Since(r.begun)
-	next := r.reported + r.every - now
+	next := min(r.reported+r.every-now, unreadEvery) // the sink may begin to block at any time
 	silent := now - time.Duration(r.heard.Load())
 	if !r.waiting.Load() {
-		return max(min(next, r.timeout/2), time.Millisecond), nil
+		return max(min(next, r.timeout/2, r.reported+unreadEvery-now), time.Millisecond), nil
 	}
 	switch {
 	case silent >= r.timeout:

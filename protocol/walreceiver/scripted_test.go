@@ -196,6 +196,34 @@ func TestReportsWhileBlocked(t *testing.T) {
 	}
 }
 
+// TestAnswersWhileBlocked: pings of the upstream are answered within a second although nobody can read them, because the sink
+// blocks, and however long the upstream would wait.
+func TestAnswersWhileBlocked(t *testing.T) {
+	answered := make(chan time.Duration, 1)
+	f := newFake(t, func(c *fakeConn, _ string) {
+		c.send(copyBoth, wal(fakeBegin, somewal(10)))
+		if _, err := c.readKind('r'); err != nil { // the one at the start
+			return
+		}
+		asked := time.Now()
+		c.send(keepalive(fakeBegin+10, true))
+		if _, err := c.readKind('r'); err == nil {
+			answered <- time.Since(asked)
+		}
+		_, _ = c.readKind('r')
+	})
+	f.senderTimeout = "1h"
+	sink := newMemSink()
+	sink.gate = func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	start(t, walreceiver.Options{Conninfo: f.conninfo(), StatusInterval: time.Hour}, sink)
+	if took := <-answered; took > 1200*time.Millisecond {
+		t.Errorf("the answer to a ping took %s", took)
+	}
+}
+
 // TestStopWhileBlocked: a receiver whose sink blocks ends with its context.
 func TestStopWhileBlocked(t *testing.T) {
 	f := newFake(t, func(c *fakeConn, _ string) {

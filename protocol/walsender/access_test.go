@@ -16,6 +16,11 @@ import (
 	"walproxy/protocol/walsender"
 )
 
+// passwords lets users in by SCRAM-SHA-256, with or without TLS.
+func passwords(users walsender.Passwords) walsender.Access {
+	return walsender.Access{Rules: walsender.PasswordRules(false), Passwords: users, Plaintext: true}
+}
+
 // login connects as a walreceiver does and returns the SQLSTATE of the refusal, "" for none.
 func login(t *testing.T, port int, user, password string) string {
 	t.Helper()
@@ -45,7 +50,7 @@ func TestAccessChanges(t *testing.T) {
 	}
 	core, logs := observer.New(zap.WarnLevel)
 	n := newNode("15.18", 0x1000000, nil)
-	server, err := walsender.New(n, n, n, walsender.Options{Users: users(map[string]string{"a": "hunter2"})}, zap.New(core))
+	server, err := walsender.New(n, n, n, walsender.Options{Access: passwords(users(map[string]string{"a": "hunter2"}))}, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +76,11 @@ func TestAccessChanges(t *testing.T) {
 	}
 	set := func(u *walsender.Users) {
 		t.Helper()
-		if err := server.SetAccess(u, false); err != nil {
+		access := walsender.Access{} // trust
+		if u != nil {
+			access = passwords(u)
+		}
+		if err := server.SetAccess(access); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +120,7 @@ func TestTrustIsNotForEverybody(t *testing.T) {
 		t.Fatal(err)
 	}
 	pipes := newPipes()
-	h := serve(t, newNode("15.18", 0x1000000, nil), anywhere{pipes}, walsender.Options{Users: users})
+	h := serve(t, newNode("15.18", 0x1000000, nil), anywhere{pipes}, walsender.Options{Access: passwords(users)})
 	conn, err := pipes.dial() // it is accepted: the server listens
 	if err != nil {
 		t.Fatal(err)
@@ -119,11 +128,11 @@ func TestTrustIsNotForEverybody(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.server.SetAccess(nil, false); !errors.Is(err, walsender.ErrNoAuthentication) {
+	if err := h.server.SetAccess(walsender.Access{}); !errors.Is(err, walsender.ErrNoAuthentication) {
 		t.Errorf("got %v", err)
 	}
 	h.stop()
-	if err := h.server.SetAccess(nil, false); err != nil {
+	if err := h.server.SetAccess(walsender.Access{}); err != nil {
 		t.Errorf("with no listener: %v", err)
 	}
 }

@@ -18,11 +18,8 @@ const (
 
 // Options configure a Server. The zero value trusts everybody on loopback addresses and unix sockets.
 type Options struct {
-	// Users who may connect, by SCRAM-SHA-256. Nil trusts everybody; then only local addresses can be listened on. SetAccess
-	// changes this and TrustLocal later.
-	Users *Users
-	// TrustLocal lets clients of unix sockets in without a password although there are Users.
-	TrustLocal bool
+	// Access says who may connect; SetAccess changes it later.
+	Access Access
 	// Link offers frames to downstream nodes that ask for them.
 	Link bool
 	// Relay executes what a node cannot answer itself, BASE_BACKUP above all. Nil refuses that (0A000).
@@ -32,6 +29,8 @@ type Options struct {
 	SQL bool
 	// MaxConnections bounds sessions of all listeners together; more are refused (53300). 0 means the default.
 	MaxConnections int
+	// MaxConnectionsPerUser bounds the sessions of a user; more are refused (53300). 0 means no bound.
+	MaxConnectionsPerUser int
 	// AuthenticationTimeout bounds the time from the connection to the end of authentication. 0 means the default.
 	AuthenticationTimeout time.Duration
 	// WALSenderTimeout ends a stream whose client is silent for so long; clients can set their own by wal_sender_timeout.
@@ -44,19 +43,12 @@ type Options struct {
 	ProbeTimeout time.Duration
 }
 
-// ErrNoAuthentication is returned for an address that others than this machine can reach while there are no Users.
-var ErrNoAuthentication = errors.New("no users configured")
-
 // Validate reports every problem of the options together, for a server that is to listen on these addresses.
 func (o Options) Validate(addresses ...net.Addr) error {
 	var problems []error
-	for _, address := range addresses {
-		if err := checkAddress(o.Users, address); err != nil {
-			problems = append(problems, err)
-		}
-	}
-	if o.MaxConnections < 0 {
-		problems = append(problems, fmt.Errorf("maximum of %d connections", o.MaxConnections))
+	problems = append(problems, o.Access.Check(addresses...))
+	if o.MaxConnections < 0 || o.MaxConnectionsPerUser < 0 {
+		problems = append(problems, fmt.Errorf("maximum of %d connections, of %d for each user", o.MaxConnections, o.MaxConnectionsPerUser))
 	}
 	if o.AuthenticationTimeout < 0 || o.DrainTimeout < 0 {
 		problems = append(problems, fmt.Errorf("negative timeout: authentication %s, drain %s", o.AuthenticationTimeout, o.DrainTimeout))

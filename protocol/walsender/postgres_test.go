@@ -293,7 +293,7 @@ func TestPsql(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := newNode("15.18", begin, nil)
-	h := serveTCP(t, n, walsender.Options{Users: users})
+	h := serveTCP(t, n, walsender.Options{Access: passwords(users)})
 	run := func(user, password, sql string) string {
 		conninfo := fmt.Sprintf("host=127.0.0.1 port=%d user=%s replication=true require_auth=scram-sha-256", h.port(), user)
 		conninfo = strings.TrimSuffix(conninfo, " require_auth=scram-sha-256") // since libpq 16

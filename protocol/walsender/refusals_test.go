@@ -15,7 +15,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	var r refusals
 	start := time.Unix(1e9, 0)
 	for i := range 1000 {
-		r.log(zap.New(core), "u", errors.New("no"), start.Add(time.Duration(i)*10*time.Millisecond)) // for ten seconds
+		r.log(zap.New(core), "u", 1, errors.New("no"), start.Add(time.Duration(i)*10*time.Millisecond)) // for ten seconds
 	}
 	if logs.Len() != 10*maxRefusalsLogged {
 		t.Errorf("%d of 1000 are logged", logs.Len())

@@ -2,6 +2,8 @@ package walsender
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -23,8 +25,10 @@ type Server struct {
 	options   Options
 	log       *zap.Logger
 	connected atomic.Int64 // connections of all listeners
-	access    atomic.Pointer[access]
+	access    atomic.Pointer[Access]
 	refusals  refusals
+	throttle  throttle
+	mockKey   []byte // of the salts that unknown users are shown
 
 	mu        sync.Mutex
 	sessions  map[int32]*session // those that have a pid
@@ -41,9 +45,10 @@ func New(backend Backend, slots Slots, consumers Consumers, options Options, log
 	}
 	s := &Server{
 		backend: backend, slots: slots, consumers: consumers, options: options.withDefaults(), log: logger.Named("walsender"),
-		sessions: map[int32]*session{}, listeners: map[net.Listener]struct{}{},
+		sessions: map[int32]*session{}, listeners: map[net.Listener]struct{}{}, mockKey: make([]byte, sha256.Size),
 	}
-	s.access.Store(&access{options.Users, options.TrustLocal})
+	rand.Read(s.mockKey)
+	s.access.Store(&s.options.Access)
 	return s, nil
 }
 
@@ -140,16 +145,29 @@ func (s *Server) session(pid int32) *session {
 // lastPID is the pid given out last by any server of this process: clients name temporary slots by it.
 var lastPID atomic.Int32
 
-// register gives the session a pid that no other session has.
-func (s *Server) register(session *session) {
+// register gives the session a pid that no other session has. It refuses a user who has too many sessions.
+//
+// Source: PostgreSQL src/backend/utils/init/miscinit.c, InitializeSessionUserId (13-18).
+func (s *Server) register(session *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if limit := s.options.MaxConnectionsPerUser; limit > 0 {
+		count := 0
+		for _, other := range s.sessions {
+			if other.user == session.user {
+				count++
+			}
+		}
+		if count >= limit {
+			return protocol.Fatalf(protocol.CodeTooManyConnections, "too many connections for role \"%s\"", session.user)
+		}
+	}
 	for {
 		pid := lastPID.Add(1) & 0x7fffffff
 		if _, taken := s.sessions[pid]; pid != 0 && !taken {
 			session.pid = pid
 			s.sessions[pid] = session
-			return
+			return nil
 		}
 	}
 }

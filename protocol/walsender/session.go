@@ -3,10 +3,12 @@ package walsender
 import (
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -20,11 +22,20 @@ import (
 // session is one client connection. The goroutine that runs it owns everything but what the mutex guards.
 type session struct {
 	*startup
-	server   *Server
-	wire     *wire
-	log      *zap.Logger
-	unix     bool
-	peer     string
+	server  *Server
+	access  *Access // as it was at the start
+	wire    *wire
+	log     *zap.Logger
+	unix    bool
+	local   bool       // only this machine can reach the listener at the address that the client connected to
+	address netip.Addr // of the client; invalid for a unix socket
+	peer    string
+
+	encrypted   bool
+	endpoint    []byte            // that SCRAM-SHA-256-PLUS binds to; nil: not offered
+	certificate *x509.Certificate // of the client, verified; nil without
+	role        Role
+
 	identity protocol.Identity // as it was at the start
 	major    int               // 0 if the upstream is not known yet
 	pid      int32
@@ -43,9 +54,9 @@ type session struct {
 }
 
 func newSession(server *Server, conn net.Conn, unix bool) *session {
-	s := &session{server: server, wire: newWire(conn), unix: unix, peer: "unix", ended: make(chan struct{})}
+	s := &session{server: server, access: server.access.Load(), wire: newWire(conn), unix: unix, peer: "unix", ended: make(chan struct{})}
 	if !unix {
-		s.peer = conn.RemoteAddr().String()
+		s.peer, s.address, s.local = conn.RemoteAddr().String(), addressOf(conn.RemoteAddr()), isLocal(conn.LocalAddr())
 	}
 	s.log = server.log.With(zap.String("peer", s.peer))
 	return s
@@ -54,9 +65,9 @@ func newSession(server *Server, conn net.Conn, unix bool) *session {
 // run serves the client until it goes, ctx ends (the node shuts down), or the session is killed.
 func (s *session) run(ctx context.Context) {
 	defer close(s.ended)
-	defer s.wire.conn.Close()
 	defer s.backup.close()
 	defer s.sql.close()
+	defer func() { _ = s.wire.conn.Close() }() // of TLS too, whose conn comes later
 	killed, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 	s.kill = kill
@@ -96,7 +107,7 @@ func (s *session) begin(ctx context.Context) error {
 	if s.identity, known = s.server.backend.Identity(); known {
 		s.major = s.identity.Major()
 	}
-	if tcp, ok := s.wire.conn.(*net.TCPConn); ok {
+	if tcp, ok := s.wire.raw.(*net.TCPConn); ok {
 		if err := tcp.SetNoDelay(true); err != nil {
 			return err
 		}
@@ -115,7 +126,7 @@ func (s *session) begin(ctx context.Context) error {
 		err = s.admit(known)
 	}
 	if err == nil {
-		err = s.authenticate(st.user)
+		err = s.authenticate(ctx)
 	}
 	var timeout net.Error
 	switch {
@@ -155,6 +166,12 @@ func (s *session) greet() error {
 	if err := s.wire.add(&pgproto3.AuthenticationOk{}); err != nil {
 		return err
 	}
+	if err := s.enter(); err != nil {
+		return err
+	}
+	if !s.access.mayReplicate(s.user, s.role) {
+		return s.errNoReplication()
+	}
 	s.settings = newSettings(s.identity, s.user, s.server.options.WALSenderTimeout)
 	if err := s.settings.apply(s.startup); err != nil {
 		return err
@@ -169,21 +186,37 @@ func (s *session) greet() error {
 			return err
 		}
 	}
-	return s.enter()
+	return s.ready()
 }
 
-// enter makes the session one that a cancel request can name, and tells the client that it may begin.
+// enter makes the session one that a cancel request can name.
 func (s *session) enter() error {
 	s.key = make([]byte, 4)
 	if s.version > versionWord { // 3.2
 		s.key = make([]byte, 32)
 	}
 	rand.Read(s.key)
-	s.server.register(s)
+	return s.server.register(s)
+}
+
+// ready tells the client that it may begin.
+func (s *session) ready() error {
 	if err := s.wire.add(&pgproto3.BackendKeyData{ProcessID: uint32(s.pid), SecretKey: s.key}); err != nil {
 		return err
 	}
 	return s.wire.ready()
+}
+
+// errNoReplication is the error of a user without the REPLICATION attribute.
+//
+// Source: PostgreSQL src/backend/utils/init/postinit.c, InitPostgres (13-18).
+func (s *session) errNoReplication() error {
+	if s.major < 16 {
+		return protocol.Fatalf(protocol.CodeInsufficientPrivilege, "must be superuser or replication role to start walsender")
+	}
+	err := protocol.Fatalf(protocol.CodeInsufficientPrivilege, "permission denied to start WAL sender")
+	err.Detail = "Only roles with the REPLICATION attribute may start a WAL sender process."
+	return err
 }
 
 // loop executes commands until the session ends. The error says why; one of type *protocol.Error is to be sent.

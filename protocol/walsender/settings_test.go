@@ -104,7 +104,8 @@ func TestReadUsers(t *testing.T) {
 	if _, err := ReadUsers("/nonexistent"); err == nil {
 		t.Error("a file that does not exist was read")
 	}
-	if a, b := users.credentials("nobody"), users.credentials("nobody"); a.Salt != b.Salt || a.Iters != 4096 || len(a.Salt) != saltBytes {
+	server := &Server{mockKey: []byte("key")}
+	if a, b := server.mock("nobody"), server.mock("nobody"); a.Salt != b.Salt || a.Iters != 4096 || len(a.Salt) != saltBytes {
 		t.Error("an unknown user shows")
 	}
 }

@@ -58,6 +58,9 @@ func (s *session) greetSQL(ctx context.Context) error {
 	if err := s.wire.add(&pgproto3.AuthenticationOk{}); err != nil {
 		return err
 	}
+	if err := s.enter(); err != nil {
+		return err
+	}
 	reported := up.Parameters()
 	for _, name := range slices.Sorted(maps.Keys(reported)) {
 		if name == link.LinkParameter {
@@ -67,7 +70,7 @@ func (s *session) greetSQL(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.enter()
+	return s.ready()
 }
 
 // relaySession carries the client's messages to the server and the server's to the client until one of them goes, the node

@@ -44,10 +44,13 @@ type cancelRequest struct {
 	key []byte
 }
 
-// readStartup reads the packets up to the startup packet and answers the requests for encryption, which is not offered.
+// readStartup reads the packets up to the startup packet and answers the requests for encryption.
 // Exactly one of the results is not nil. Errors: *protocol.Error to be sent; errClosed; or of the connection.
 func (s *session) readStartup() (*startup, *cancelRequest, error) {
 	answered := map[uint32]bool{}
+	if err := s.encryptDirectly(); err != nil {
+		return nil, nil, err
+	}
 	for {
 		packet, err := s.readPacket()
 		if err != nil {
@@ -58,10 +61,9 @@ func (s *session) readStartup() (*startup, *cancelRequest, error) {
 		case code == codeCancel:
 			request, err := parseCancel(packet[4:], s.major)
 			return nil, request, err
-		case (code == codeSSL || code == codeGSSENC) && !answered[code]:
+		case (code == codeSSL || code == codeGSSENC) && !answered[code] && !s.encrypted:
 			answered[code] = true
-			s.wire.out = append(s.wire.out, 'N')
-			if err := s.wire.flush(); err != nil {
+			if err := s.answerEncryption(code); err != nil {
 				return nil, nil, err
 			}
 			continue

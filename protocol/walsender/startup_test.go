@@ -197,7 +197,7 @@ func TestAuthenticationTimeout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := servePipe(t, newNode("15.18", 0x1000000, nil), walsender.Options{Users: users, AuthenticationTimeout: 20 * time.Second})
+		h := servePipe(t, newNode("15.18", 0x1000000, nil), walsender.Options{Access: passwords(users), AuthenticationTimeout: 20 * time.Second})
 		began := time.Now()
 		silent, slow := newClient(t, h.dial(t)), newClient(t, h.dial(t))
 		slow.startup(3<<16, "user", "u", "replication", "1")

@@ -68,7 +68,7 @@ func (st *stream) run(ctx, shutdown context.Context) error {
 	st.cancel = cancel
 	wire := st.session.wire
 	stop := after(ctx, wire.interrupt)
-	if err := wire.conn.SetWriteDeadline(time.Time{}); err != nil {
+	if err := wire.raw.SetWriteDeadline(time.Time{}); err != nil {
 		return closed(err)
 	}
 	var g sync.WaitGroup
@@ -89,7 +89,7 @@ func (st *stream) run(ctx, shutdown context.Context) error {
 	case errors.Is(err, errDrained):
 		grace = lastWordTimeout
 	}
-	if errDeadline := wire.conn.SetWriteDeadline(time.Now().Add(grace)); err == nil && errDeadline != nil {
+	if errDeadline := wire.raw.SetWriteDeadline(time.Now().Add(grace)); err == nil && errDeadline != nil {
 		err = closed(errDeadline)
 	}
 	g.Wait()

@@ -424,20 +424,24 @@ func TestShutdownSendsTheRest(t *testing.T) {
 func TestListenNeedsAuthentication(t *testing.T) {
 	n := newNode("15.18", begin, nil)
 	for _, test := range []struct {
-		address string
-		users   bool
-		ok      bool
-	}{{"127.0.0.1:0", false, true}, {"0.0.0.0:0", false, false}, {"0.0.0.0:0", true, true}, {":0", false, false}} {
+		address          string
+		users, plaintext bool
+		ok               bool
+	}{{"127.0.0.1:0", false, false, true}, {"0.0.0.0:0", false, true, false}, {"0.0.0.0:0", true, true, true}, {":0", false, false, false},
+		{"127.0.0.1:0", true, false, true}, {"0.0.0.0:0", true, false, false}} {
 		l, err := net.Listen("tcp", test.address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var options walsender.Options
 		if test.users {
-			if options.Users, err = walsender.NewUsers(nil); err != nil {
+			users, err := walsender.NewUsers(nil)
+			if err != nil {
 				t.Fatal(err)
 			}
+			options.Access = passwords(users)
 		}
+		options.Access.Plaintext = test.plaintext
 		if err := options.Validate(l.Addr()); (err == nil) != test.ok {
 			t.Errorf("%s: Validate: %v", test.address, err)
 		}

@@ -2,7 +2,7 @@ package walsender
 
 import (
 	"bytes"
-	"crypto/hmac"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -22,17 +22,27 @@ const (
 	saltBytes     = 16
 
 	verifierPrefix = "SCRAM-SHA-256$"
+	md5Prefix      = "md5"
 	maxUsersBytes  = 1 << 20
 )
 
-// Verifier proves the knowledge of a password without holding it.
-type Verifier struct{ credentials scram.StoredCredentials }
+// Verifier proves the knowledge of a password without holding it. It is of SCRAM, or of MD5, which is as good as the password.
+type Verifier struct {
+	credentials scram.StoredCredentials
+	md5         string // the 32 digits; "" for SCRAM
+}
 
-// ParseVerifier reads the form that PostgreSQL keeps in pg_authid: SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey.
-// Errors never show the text.
+// IsMD5 reports whether the verifier is one for the method md5 only.
+func (v Verifier) IsMD5() bool { return v.md5 != "" }
+
+// ParseVerifier reads the forms that PostgreSQL keeps in pg_authid: SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey, and md5
+// with 32 hexadecimal digits. Errors never show the text.
 //
-// Source: PostgreSQL src/backend/libpq/auth-scram.c, parse_scram_secret (13-18).
+// Source: PostgreSQL src/backend/libpq/auth-scram.c, parse_scram_secret; crypt.c, get_password_type (13-18).
 func ParseVerifier(text string) (Verifier, error) {
+	if isMD5(text) {
+		return Verifier{md5: text[len(md5Prefix):]}, nil
+	}
 	rest, found := strings.CutPrefix(text, verifierPrefix)
 	factors, keys, found2 := strings.Cut(rest, "$")
 	rounds, salt, found3 := strings.Cut(factors, ":")
@@ -53,47 +63,76 @@ func ParseVerifier(text string) (Verifier, error) {
 	if len(decoded[0]) == 0 || len(decoded[0]) > maxSaltBytes || len(decoded[1]) != sha256.Size || len(decoded[2]) != sha256.Size {
 		return Verifier{}, fmt.Errorf("parse SCRAM verifier: salt or key of a wrong length")
 	}
-	return Verifier{scram.StoredCredentials{
+	return Verifier{credentials: scram.StoredCredentials{
 		KeyFactors: scram.KeyFactors{Salt: string(decoded[0]), Iters: n}, StoredKey: decoded[1], ServerKey: decoded[2],
 	}}, nil
 }
 
+func isMD5(text string) bool {
+	digits, found := strings.CutPrefix(text, md5Prefix)
+	return found && len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
 // NewVerifier returns a verifier of a password, with a salt of its own.
 func NewVerifier(password string) (Verifier, error) {
-	// Like PostgreSQL: a password that SASLprep refuses is taken as it is.
+	salt := make([]byte, saltBytes)
+	rand.Read(salt)
+	credentials, err := derive(password, scram.KeyFactors{Salt: string(salt), Iters: defaultRounds})
+	if err != nil {
+		return Verifier{}, fmt.Errorf("make SCRAM verifier: %w", err)
+	}
+	return Verifier{credentials: credentials}, nil
+}
+
+// derive computes the keys of a password. Like PostgreSQL it takes a password that SASLprep refuses as it is.
+func derive(password string, factors scram.KeyFactors) (scram.StoredCredentials, error) {
 	client, err := scram.SHA256.NewClient("", password, "")
 	if err != nil {
 		client, err = scram.SHA256.NewClientUnprepped("", password, "")
 	}
 	if err != nil {
-		return Verifier{}, fmt.Errorf("make SCRAM verifier: %w", err)
+		return scram.StoredCredentials{}, err
 	}
-	salt := make([]byte, saltBytes)
-	rand.Read(salt)
-	credentials, err := client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: string(salt), Iters: defaultRounds})
-	if err != nil {
-		return Verifier{}, fmt.Errorf("make SCRAM verifier: %w", err)
-	}
-	return Verifier{credentials}, nil
+	return client.GetStoredCredentialsWithError(factors)
 }
 
 // secret returns PostgreSQL's form of the verifier.
 func (v Verifier) secret() string {
+	if v.md5 != "" {
+		return md5Prefix + v.md5
+	}
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Sprintf("%s%d:%s$%s:%s", verifierPrefix, v.credentials.Iters, encode([]byte(v.credentials.Salt)),
 		encode(v.credentials.StoredKey), encode(v.credentials.ServerKey))
 }
 
-// Users are the names that may log in. Immutable once used; safe for concurrent use.
+// Passwords tell what a user must know. Safe for concurrent use.
+type Passwords interface {
+	// Lookup returns what there is of a user; false if there is no such user, or it has no password. An error says that this
+	// cannot be told at the moment; its text is for the log.
+	Lookup(ctx context.Context, user string) (Role, bool, error)
+}
+
+// Role is what is known of a user.
+type Role struct {
+	Verifier      Verifier
+	NoReplication bool // may log in, but not for replication
+}
+
+// Users are the names that may log in by a password. Immutable once used; safe for concurrent use.
 type Users struct {
 	verifiers map[string]Verifier
-	mock      []byte // key of the salts that unknown users are shown
+}
+
+// Lookup implements Passwords.
+func (u *Users) Lookup(_ context.Context, user string) (Role, bool, error) {
+	v, known := u.verifiers[user]
+	return Role{Verifier: v}, known, nil
 }
 
 // NewUsers returns users from a name's verifier, or its password, to each.
 func NewUsers(secrets map[string]string) (*Users, error) {
-	u := &Users{verifiers: make(map[string]Verifier, len(secrets)), mock: make([]byte, sha256.Size)}
-	rand.Read(u.mock)
+	u := &Users{verifiers: make(map[string]Verifier, len(secrets))}
 	for name, secret := range secrets {
 		if err := u.add(name, secret); err != nil {
 			return nil, err
@@ -107,7 +146,7 @@ func (u *Users) add(name, secret string) (err error) {
 	switch {
 	case name == "" || secret == "":
 		return fmt.Errorf("user %q: name or password is empty", name)
-	case strings.HasPrefix(secret, verifierPrefix):
+	case strings.HasPrefix(secret, verifierPrefix), isMD5(secret):
 		v, err = ParseVerifier(secret)
 	default:
 		v, err = NewVerifier(secret)
@@ -155,22 +194,4 @@ func parseUsers(content []byte) (map[string]string, error) {
 		secrets[name] = secret
 	}
 	return secrets, nil
-}
-
-// credentials returns what a user must prove. An unknown user gets a salt that stays the same, and keys that nobody knows:
-// whether a name exists does not show.
-//
-// Source: PostgreSQL src/backend/libpq/auth-scram.c, mock_scram_secret (13-18).
-func (u *Users) credentials(name string) scram.StoredCredentials {
-	if v, known := u.verifiers[name]; known {
-		return v.credentials
-	}
-	mac := hmac.New(sha256.New, u.mock)
-	mac.Write([]byte(name))
-	keys := make([]byte, 2*sha256.Size)
-	rand.Read(keys)
-	return scram.StoredCredentials{
-		KeyFactors: scram.KeyFactors{Salt: string(mac.Sum(nil)[:saltBytes]), Iters: defaultRounds},
-		StoredKey:  keys[:sha256.Size], ServerKey: keys[sha256.Size:],
-	}
 }

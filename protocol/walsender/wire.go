@@ -2,6 +2,7 @@ package walsender
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -33,7 +34,8 @@ var be = binary.BigEndian
 // wire is the connection of one session. One goroutine reads; that one also appends to out and flushes, while writes of
 // a stream go around out.
 type wire struct {
-	conn   net.Conn
+	raw    net.Conn // the socket: deadlines, addresses
+	conn   net.Conn // raw, or TLS over it: reads, writes, Close
 	in     *bufio.Reader
 	unread int // length of the message that next returned last, still in the buffer
 	out    []byte
@@ -44,8 +46,44 @@ type wire struct {
 }
 
 func newWire(conn net.Conn) *wire {
-	return &wire{status: 'I', conn: conn, in: bufio.NewReaderSize(conn, 1+4+maxMessageBytes)}
+	return &wire{status: 'I', raw: conn, conn: conn, in: bufio.NewReaderSize(conn, 1+4+maxMessageBytes)}
 }
+
+// errUnencrypted is the class of errors about bytes that came before the encryption which they should have come under.
+var errUnencrypted = errors.New("unencrypted data before the handshake")
+
+// encrypt does the handshake of TLS, as its server; the deadline of reads bounds it. With direct what has arrived already is the
+// handshake's beginning; without, bytes that have arrived are of class errUnencrypted, which the client is still told.
+func (w *wire) encrypt(config *tls.Config, direct bool) (tls.ConnectionState, error) {
+	if err := w.skip(); err != nil {
+		return tls.ConnectionState{}, err
+	}
+	var below net.Conn = w.raw
+	if direct {
+		below = &resumed{w.raw, w.in}
+	}
+	conn := tls.Server(below, config)
+	if err := w.raw.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return tls.ConnectionState{}, err
+	}
+	if err := conn.Handshake(); err != nil {
+		return tls.ConnectionState{}, fmt.Errorf("TLS handshake: %w", err)
+	}
+	early := !direct && w.in.Buffered() > 0
+	w.conn, w.in = conn, bufio.NewReaderSize(conn, 1+4+maxMessageBytes)
+	if early {
+		return tls.ConnectionState{}, errUnencrypted
+	}
+	return conn.ConnectionState(), nil
+}
+
+// resumed is a connection of which some bytes have been read into in.
+type resumed struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (r *resumed) Read(b []byte) (int, error) { return r.in.Read(b) }
 
 // next returns the next message; body is valid until the following call. A read that is interrupted or times out can be
 // tried again: what has arrived stays in the buffer.
@@ -99,7 +137,7 @@ func (w *wire) readDeadline(t time.Time) error {
 	if w.interrupted {
 		return nil
 	}
-	return w.conn.SetReadDeadline(t)
+	return w.raw.SetReadDeadline(t)
 }
 
 // interrupt makes reads fail at once, now and until resume.
@@ -107,14 +145,14 @@ func (w *wire) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.interrupted = true
-	_ = w.conn.SetReadDeadline(time.Unix(1, 0)) // a connection that is closed needs no interruption
+	_ = w.raw.SetReadDeadline(time.Unix(1, 0)) // a connection that is closed needs no interruption
 }
 
 func (w *wire) resume() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.interrupted = false
-	return w.conn.SetReadDeadline(time.Time{})
+	return w.raw.SetReadDeadline(time.Time{})
 }
 
 // encoder is a message of pgproto3.
@@ -137,7 +175,7 @@ func (w *wire) flush() error {
 	if len(w.out) == 0 {
 		return nil
 	}
-	if err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+	if err := w.raw.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err
 	}
 	_, err := w.conn.Write(w.out)

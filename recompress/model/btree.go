@@ -64,7 +64,7 @@ func (m *model) indexItems(k *block, ctx uint32) {
 		m.put16(b[6:], info)
 		ref.info = info
 		n := min(max(int(info&0x1fff+7)&^7, indexTupleHead), len(b))
-		*x = xact{}
+		x.renew()
 		m.row(class, b[indexTupleHead:n], 0, version{}, x)
 		b = b[n:]
 	}

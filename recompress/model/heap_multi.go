@@ -53,7 +53,7 @@ func (m *model) multiInsertData(r *record, b []byte, ctx uint32) {
 		m.mark(costLength)
 		head := m.tupleHead(h, t, last)
 		last = m.rows.head[:copy(m.rows.head[:], t[:head])]
-		*x = xact{}
+		x.renew()
 		m.row(class, t[head:], 0, version{}, x)
 		item := i + 1
 		if j := multiMain + 2*int(i); j+2 <= len(r.main) {

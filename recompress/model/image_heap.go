@@ -35,7 +35,7 @@ func (m *model) heapTuples(ctx uint32, p []byte, k *block, n int) {
 			m.image.bits[min(j, 64)] = t[j]
 		}
 		m.mark(costImageTuples)
-		*x = xact{}
+		x.renew()
 		m.row(class, t[at:], 0, version{}, x)
 		m.mark(costImageValues)
 	}

@@ -33,7 +33,7 @@ func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
 		}
 		if m.nextTuple(ctx, t, ref, uint32(length)) {
 			m.mark(costImageTuples)
-			*x = xact{}
+			x.renew()
 			m.row(class, t[indexTupleHead:], 0, version{}, x)
 			m.mark(costImageValues)
 			continue
@@ -43,7 +43,7 @@ func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
 		m.put16(t[6:], m.u16(ctx+ctxImageTuple, candidates[:], at16(t, 6)))
 		ref.info = at16(t, 6)
 		m.mark(costImageTuples)
-		*x = xact{}
+		x.renew()
 		m.row(class, t[indexTupleHead:], 0, version{}, x)
 		m.mark(costImageValues)
 	}

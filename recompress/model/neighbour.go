@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 const (
 	neighbourLog   = 11
 	neighbourCount = 1 << neighbourLog
@@ -116,5 +118,17 @@ func (s *neighbourMaps) of(ctx uint32) *neighbours {
 	t := s.maps[s.n]
 	*t = neighbours{ctx: ctx}
 	s.n++
+	return t
+}
+
+// ofSlot returns the map of a word's context, which its slot remembers, or nil if there are too many.
+func (s *neighbourMaps) ofSlot(w *slot, ctx uint32) *neighbours {
+	if w.near > 0 && s.maps[w.near-1].ctx == ctx {
+		return s.maps[w.near-1]
+	}
+	t := s.of(ctx)
+	if t != nil {
+		w.near = uint8(slices.Index(s.maps[:s.n], t) + 1)
+	}
 	return t
 }

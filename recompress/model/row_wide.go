@@ -30,23 +30,6 @@ func (z *zeros) note(d uint64) {
 	}
 }
 
-// pairs returns the words that begin a number of eight bytes.
-func (t *rows) pairs8(words []word) uint64 {
-	var out uint64
-	for i := 0; i+1 < len(words); i++ {
-		if w := &words[i]; w.slot.isWide && w.pairsWith(&words[i+1]) {
-			out |= 1 << i
-			i++
-		}
-	}
-	return out
-}
-
-// pairsWith reports whether w and the word behind it may be one number.
-func (w *word) pairsWith(next *word) bool {
-	return w.at&7 == 0 && w.n == 4 && next.n == 4 && !w.hasOld && !next.hasOld
-}
-
 // wide codes the words w and next as one number, against the row before.
 func (m *model) wide(w, next *word, b []byte) (uint32, uint32) {
 	before := uint64(next.previous)<<32 | uint64(w.previous)
@@ -66,15 +49,19 @@ func (m *model) wide(w, next *word, b []byte) (uint32, uint32) {
 	return uint32(v), uint32(v >> 32)
 }
 
-// learnWide notes how long a pair is as one number and as two.
-func (w *word) learnWide(next *word, low, high uint32) {
+// learnWide notes how long the pair in b is as one number and as two.
+func (s *wordSet) learnWide(w, next *word, b []byte) {
+	low, high := le.Uint32(b), le.Uint32(b[4:])
 	d := uint64(high)<<32 | uint64(low)
 	d -= uint64(next.previous)<<32 | uint64(w.previous)
 	one := max(bits.Len64(d<<1^uint64(int64(d)>>63))-int(w.slot.zeros.shift), 0)
 	two := w.estimate(low) + next.estimate(high)
-	s := w.slot
-	s.gain += (int16(two-one)*8 - s.gain) / 8
-	s.isWide = s.gain > wideMargin
+	gain := &w.slot.gain
+	*gain += (int16(two-one)*8 - *gain) / 8
+	s.wide &^= 1 << w.i
+	if *gain > wideMargin {
+		s.wide |= 1 << w.i
+	}
 }
 
 // estimate returns about how many bits a word takes on its own.

@@ -139,6 +139,13 @@ func (x *xact) lastOf(rel *relState) (uint32, bool) {
 	return 0, false
 }
 
+// renew forgets what the rows of a transaction that is none left behind.
+func (x *xact) renew() {
+	if x.count|int(x.delta) != 0 {
+		*x = xact{}
+	}
+}
+
 // note remembers a number that nothing predicted.
 func (x *xact) note(v uint32) {
 	if x.count < xactValues {

@@ -32,11 +32,13 @@ type Upstream struct {
 // Listen says where consumers connect and who may.
 type Listen struct {
 	Addresses             []Address     `yaml:"addresses"`
+	TLS                   TLS           `yaml:"tls"`
 	Auth                  Auth          `yaml:"auth"`
 	AuthenticationTimeout time.Duration `yaml:"authentication_timeout"`
 	WALSenderTimeout      time.Duration `yaml:"wal_sender_timeout"` // 0: none
 	DrainTimeout          time.Duration `yaml:"drain_timeout"`
 	MaxConnections        int           `yaml:"max_connections"`
+	MaxConnectionsPerUser int           `yaml:"max_connections_per_user"` // 0: no bound
 	Link                  bool          `yaml:"link"`
 	BaseBackup            bool          `yaml:"base_backup"`
 	SQL                   SQLMode       `yaml:"sql"`
@@ -49,12 +51,54 @@ type SQLUser struct {
 	Conninfo Conninfo `yaml:"conninfo"`
 }
 
-// Auth says who may connect.
+// TLS says how connections are encrypted. Without CertFile they are not.
+type TLS struct {
+	CertFile   string     `yaml:"cert_file"`
+	KeyFile    string     `yaml:"key_file"`
+	CAFile     string     `yaml:"ca_file"`
+	CRLFile    string     `yaml:"crl_file"`
+	MinVersion TLSVersion `yaml:"min_version"`
+	MaxVersion TLSVersion `yaml:"max_version"`
+	Ciphers    Names      `yaml:"ciphers"`
+	Plaintext  Plaintext  `yaml:"plaintext"`
+}
+
+// Auth says who may connect. Without Rules, Method is for everybody.
 type Auth struct {
-	Method     AuthMethod `yaml:"method"`
-	Users      []User     `yaml:"users"`
-	UsersFile  string     `yaml:"users_file"`
-	TrustLocal bool       `yaml:"trust_local"`
+	Method      AuthMethod `yaml:"method"`
+	Users       []User     `yaml:"users"`
+	UsersFile   string     `yaml:"users_file"`
+	TrustLocal  bool       `yaml:"trust_local"`
+	Rules       []AuthRule `yaml:"rules"`
+	Maps        []Mapping  `yaml:"maps"`
+	Replication Names      `yaml:"replication"`
+	Query       AuthQuery  `yaml:"query"`
+}
+
+// AuthRule is as a line of pg_hba.conf.
+type AuthRule struct {
+	Type       string `yaml:"type"`
+	Database   Names  `yaml:"database"`
+	User       Names  `yaml:"user"`
+	Address    string `yaml:"address"`
+	Method     string `yaml:"method"`
+	ClientCert string `yaml:"clientcert"`
+	Map        string `yaml:"map"`
+}
+
+// Mapping is as a line of pg_ident.conf.
+type Mapping struct {
+	Map    string `yaml:"map"`
+	System string `yaml:"system"`
+	User   string `yaml:"user"`
+}
+
+// AuthQuery looks users up on a PostgreSQL server. Without Conninfo it does not.
+type AuthQuery struct {
+	Conninfo Conninfo      `yaml:"conninfo"`
+	SQL      string        `yaml:"sql"`
+	Cache    time.Duration `yaml:"cache"`
+	Stale    time.Duration `yaml:"stale"`
 }
 
 // User is somebody who may connect.

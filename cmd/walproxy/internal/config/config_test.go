@@ -67,7 +67,7 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 		{"no address", enough + "listen: {addresses: []}\n", []string{"listen.addresses: is empty"}},
 		{"trust with users", enough + "listen: {auth: {users: [{name: a, verifier: b}], users_file: f}}\n",
 			[]string{"listen.auth.users: would be ignored", "listen.auth.users_file: would be ignored"}},
-		{"scram without users", enough + "listen: {addresses: [':5433'], auth: {method: scram-sha-256}}\n", []string{"listen.auth.users: scram-sha-256 needs"}},
+		{"scram without users", enough + "listen: {addresses: [':5433'], auth: {method: scram-sha-256}}\n", []string{"listen.addresses[0]: :5433 can be reached from elsewhere, and WAL would pass in the clear", "listen.auth.users: passwords need"}},
 		{"users", enough + "listen: {auth: {method: scram-sha-256, users_file: " + missing + ", users: [{name: a, verifier: '" + verifier +
 			"'}, {name: a, verifier: SECRET}, {verifier: 'SCRAM-SHA-256$0:x$y:z'}, {name: c, password: SECRET}, b]}}\n",
 			[]string{"listen.auth.users_file: read password file: open " + missing, "listen.auth.users: listen.auth.users_file is given too", `listen.auth.users[1].name: "a" is given twice`, "listen.auth.users[1].verifier: parse SCRAM verifier: ",
@@ -143,7 +143,7 @@ func TestErrorText(t *testing.T) {
 func TestValues(t *testing.T) {
 	c, err := Parse("", []byte(`
 upstream: {conninfo: "host=a,b user=u", slot: s_1, create_slot: true, link: off, status_interval: 1500ms}
-listen: {addresses: ["0.0.0.0:5433", "unix:/run/x"], auth: {method: scram-sha-256, users: [{name: a, verifier: "`+verifier+`"}]}, link: off}
+listen: {addresses: ["0.0.0.0:5433", "unix:/run/x"], tls: {plaintext: allow}, auth: {method: scram-sha-256, users: [{name: a, verifier: "`+verifier+`"}], replication: "a, b"}, link: off}
 data: {dir: /d}
 recompress: {codec: none, level: 16, reset_distance: 64MiB, backlog: 1GiB}
 spool: {cap: 1 TiB, when_full: shed, keep: 0, seal: off, fsync: off}
@@ -157,7 +157,8 @@ http: {address: off}
 	want.Upstream.Conninfo, want.Upstream.Slot, want.Upstream.CreateSlot = "host=a,b user=u", "s_1", true
 	want.Upstream.Link, want.Upstream.StatusInterval = LinkOff, 1500*time.Millisecond
 	want.Listen.Addresses = []Address{"0.0.0.0:5433", "unix:/run/x"}
-	want.Listen.Auth = Auth{Method: AuthSCRAM, Users: []User{{"a", verifier}}}
+	want.Listen.TLS.Plaintext = PlaintextAllow
+	want.Listen.Auth.Method, want.Listen.Auth.Users, want.Listen.Auth.Replication = AuthSCRAM, []User{{"a", verifier}}, Names{"a", "b"}
 	want.Listen.Link = false
 	want.Data.Dir = "/d"
 	want.Recompress = Recompress{Codec: "none", Level: 16, ResetDistance: 64 * MiB, Backlog: GiB}

@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"walproxy/protocol/walsender/authquery"
 	"walproxy/recompress"
 	"walproxy/recompress/zstd"
 	"walproxy/slots"
@@ -21,8 +22,12 @@ func Default() *Config {
 			BackoffMax:      10 * time.Second,
 		},
 		Listen: Listen{
-			Addresses:             []Address{"127.0.0.1:5433"},
-			Auth:                  Auth{Method: AuthTrust, Users: []User{}},
+			Addresses: []Address{"127.0.0.1:5433"},
+			TLS:       TLS{MinVersion: "TLSv1.2", Ciphers: Names{}, Plaintext: PlaintextLocal},
+			Auth: Auth{
+				Method: AuthTrust, Users: []User{}, Rules: []AuthRule{}, Maps: []Mapping{}, Replication: Names{"all"},
+				Query: AuthQuery{SQL: authquery.DefaultSQL, Cache: 10 * time.Second, Stale: 24 * time.Hour},
+			},
 			AuthenticationTimeout: time.Minute,
 			WALSenderTimeout:      time.Minute,
 			DrainTimeout:          10 * time.Second,

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"walproxy/integration/tlstest"
 )
 
 const filesDir = "../../../../configs"
@@ -41,9 +44,11 @@ func TestReference(t *testing.T) {
 	if !maps.Equal(inFile, inCode) {
 		t.Errorf("keys of reference.yaml:\n%v\nkeys of the code:\n%v", slices.Sorted(maps.Keys(inFile)), slices.Sorted(maps.Keys(inCode)))
 	}
-	for i := range reflect.TypeFor[User]().NumField() {
-		if key := reflect.TypeFor[User]().Field(i).Tag.Get(keyTag); !strings.Contains(string(content), key+": ") {
-			t.Errorf("the comment on users does not show the key %s", key)
+	for _, item := range []reflect.Type{reflect.TypeFor[User](), reflect.TypeFor[AuthRule](), reflect.TypeFor[Mapping]()} {
+		for i := range item.NumField() {
+			if key := item.Field(i).Tag.Get(keyTag); !strings.Contains(string(content), key+": ") {
+				t.Errorf("no comment shows the key %s of a %s", key, item.Name())
+			}
 		}
 	}
 	checkExplained(t, string(content))
@@ -74,7 +79,7 @@ func codeKeys(prefix string, t reflect.Type, into map[string]bool) {
 // checkExplained wants a comment above each key, or above the key before it of the same group.
 func checkExplained(t *testing.T, content string) {
 	t.Helper()
-	groups := []string{"backoff_max:", "write:", "flush:", "apply:", "auth:", "dir:", "address:", "level:", "data:", "http:"}
+	groups := []string{"backoff_max:", "key_file:", "max_version:", "write:", "flush:", "apply:", "auth:", "dir:", "address:", "level:", "data:", "http:"}
 	above := ""
 	for _, line := range strings.Split(content, "\n") {
 		text := strings.TrimSpace(line)
@@ -95,11 +100,23 @@ func TestTopologies(t *testing.T) {
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
+	ca, err := tlstest.NewCA(t.TempDir(), "node-a")
+	if err == nil {
+		_, err = ca.Server("server", "node-a.example")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
 		if strings.HasSuffix(file, ".rules.yaml") { // Prometheus'
 			continue
 		}
-		c, err := Load(file, nil)
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The certificates are elsewhere.
+		c, err := Parse(file, bytes.ReplaceAll(content, []byte("/etc/walproxy/"), []byte(ca.Dir+"/")), nil)
 		if err != nil {
 			t.Errorf("%v", err)
 			continue
@@ -107,7 +124,7 @@ func TestTopologies(t *testing.T) {
 		if filepath.Base(file) == "reference.yaml" {
 			continue
 		}
-		if c.Upstream.Slot == "" || !c.Upstream.CreateSlot || c.Listen.Auth.Method != AuthSCRAM || len(c.Listen.Auth.Users) == 0 || !c.Listen.Link {
+		if c.Upstream.Slot == "" || !c.Upstream.CreateSlot || c.Listen.Auth.Method != AuthSCRAM || c.Listen.TLS.CertFile == "" || len(c.Listen.Auth.Users) == 0 || !c.Listen.Link {
 			t.Errorf("%s: want a slot on the upstream, users, and a link: %+v", file, *c)
 		}
 	}

@@ -4,16 +4,21 @@ import (
 	"reflect"
 )
 
-// Reload returns c with what of next can be taken over while a node runs: who may log in, and the log's level. reloaded are the
-// keys that this changes, and listen.auth.users_file if a file is read again; waiting those of next that differ and need a
+// Reload returns c with what of next can be taken over while a node runs: who may log in, how connections are encrypted, and
+// the log's level. reloaded are the keys that this changes, and those of files that are read again; waiting those of next that differ and need a
 // restart. c and next stay as they are. The result must be checked: next's part may not go with c's.
 func (c *Config) Reload(next *Config) (merged *Config, reloaded, waiting []string) {
 	copied := *c
 	merged = &copied
-	merged.Listen.Auth, merged.Log.Level = next.Listen.Auth, next.Log.Level
+	merged.Listen.Auth, merged.Listen.TLS, merged.Log.Level = next.Listen.Auth, next.Listen.TLS, next.Log.Level
 	reloaded, waiting = changed(*c, *merged), changed(*merged, *next)
-	if file := "listen.auth.users_file"; merged.Listen.Auth.UsersFile == c.Listen.Auth.UsersFile && c.Listen.Auth.UsersFile != "" {
-		reloaded = append(reloaded, file)
+	for _, file := range []struct{ key, before, after string }{
+		{"listen.auth.users_file", c.Listen.Auth.UsersFile, merged.Listen.Auth.UsersFile},
+		{"listen.tls.cert_file", c.Listen.TLS.CertFile, merged.Listen.TLS.CertFile},
+	} {
+		if file.before == file.after && file.after != "" {
+			reloaded = append(reloaded, file.key)
+		}
 	}
 	return merged, reloaded, waiting
 }

@@ -62,16 +62,25 @@ func (l *Listen) check(p *problems) {
 			p.add(key, "%q is given twice", a)
 		}
 		seen[a] = true
-		if l.Auth.Method == AuthTrust && !a.Local() {
+		switch {
+		case a.Local():
+		case l.Auth.Method == AuthTrust && len(l.Auth.Rules) == 0:
 			p.add(key, "%s can be reached from elsewhere, which listen.auth.method trust does not allow: use scram-sha-256, a loopback address or a unix socket", a)
+		case l.TLS.CertFile == "" && l.TLS.Plaintext != PlaintextAllow:
+			p.add(key, "%s can be reached from elsewhere, and WAL would pass in the clear: give listen.tls.cert_file and key_file, or, inside a tunnel, listen.tls.plaintext: allow", a)
 		}
 	}
+	l.TLS.check(p)
 	l.Auth.check(p)
 	l.checkSQL(p)
+	l.Auth.checkRules(p, l.TLS)
 	positive(p, "listen.authentication_timeout", l.AuthenticationTimeout)
 	positive(p, "listen.drain_timeout", l.DrainTimeout)
 	if l.WALSenderTimeout < 0 {
 		p.add("listen.wal_sender_timeout", "%s: must not be below 0 (0 means none)", l.WALSenderTimeout)
+	}
+	if l.MaxConnectionsPerUser < 0 {
+		p.add("listen.max_connections_per_user", "%d: must not be below 0 (0 means no bound)", l.MaxConnectionsPerUser)
 	}
 	if l.MaxConnections < 1 {
 		p.add("listen.max_connections", "%d: must be above 0", l.MaxConnections)
@@ -103,7 +112,7 @@ func (l *Listen) checkSQL(p *problems) {
 }
 
 func (a *Auth) check(p *problems) {
-	if a.Method == AuthTrust {
+	if a.Method == AuthTrust && len(a.Rules) == 0 {
 		if len(a.Users) > 0 {
 			p.add("listen.auth.users", "would be ignored: listen.auth.method is trust")
 		}
@@ -112,8 +121,8 @@ func (a *Auth) check(p *problems) {
 		}
 		return
 	}
-	if len(a.Users) == 0 && a.UsersFile == "" {
-		p.add("listen.auth.users", "scram-sha-256 needs listen.auth.users or listen.auth.users_file")
+	if a.needsPasswords() && len(a.Users) == 0 && a.UsersFile == "" && a.Query.Conninfo == "" {
+		p.add("listen.auth.users", "passwords need listen.auth.users, listen.auth.users_file or listen.auth.query")
 	}
 	if a.UsersFile != "" {
 		_, err := walsender.ReadUsers(a.UsersFile)

@@ -18,6 +18,9 @@ type (
 	WhenFull   string // what happens at the spool's cap
 	LogLevel   string
 	LogFormat  string
+	TLSVersion string // as PostgreSQL spells it; empty: no bound
+	Plaintext  string // where connections without TLS are possible
+	Names      []string
 )
 
 const (
@@ -29,6 +32,9 @@ const (
 
 	AuthSCRAM AuthMethod = "scram-sha-256"
 	AuthTrust AuthMethod = "trust" // everybody; loopback addresses and unix sockets only
+
+	PlaintextLocal Plaintext = "local" // on loopback addresses and unix sockets
+	PlaintextAllow Plaintext = "allow" // everywhere
 
 	WhenFullBlock WhenFull = "block" // stop reading upstream
 	WhenFullShed  WhenFull = "shed"  // invalidate the slot furthest behind
@@ -52,6 +58,22 @@ func (m *AuthMethod) parse(text string) error { return oneOf(m, text, AuthSCRAM,
 func (w *WhenFull) parse(text string) error   { return oneOf(w, text, WhenFullBlock, WhenFullShed) }
 func (l *LogLevel) parse(text string) error   { return oneOf(l, text, "debug", "info", "warn", "error") }
 func (f *LogFormat) parse(text string) error  { return oneOf(f, text, "auto", "console", "json") }
+
+func (v *TLSVersion) parse(text string) error {
+	return oneOf(v, text, "", "TLSv1.2", "TLSv1.3")
+}
+func (w *Plaintext) parse(text string) error { return oneOf(w, text, PlaintextLocal, PlaintextAllow) }
+
+// parse reads names that commas separate, as in pg_hba.conf.
+func (n *Names) parse(text string) error {
+	*n = Names{}
+	for name := range strings.SplitSeq(text, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			*n = append(*n, name)
+		}
+	}
+	return nil
+}
 
 func (c *Codec) parse(text string) error {
 	if _, err := recompress.ParseCodec(text); err != nil {

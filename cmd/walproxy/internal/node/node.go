@@ -33,6 +33,7 @@ type Node struct {
 	feed     *feed.Feed
 	receiver *walreceiver.Receiver
 	server   *walsender.Server
+	lookup   lookup
 	metrics  *metrics
 	redo     redoTracker
 	pulse    pulse
@@ -65,7 +66,7 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 			return nil, err
 		}
 	}
-	if n.store, err = slots.OpenStore(cfg.Data.Dir, slots.StoreOptions{Logger: logger}); err != nil {
+	if n.store, err = slots.OpenStore(cfg.Data.Dir, slots.StoreOptions{Logger: logger, Metrics: slots.NewMetrics(reg)}); err != nil {
 		return nil, err
 	}
 	if err := n.openFeed(); err != nil {
@@ -122,7 +123,7 @@ func (n *Node) openReceiver(reg prometheus.Registerer) (err error) {
 
 func (n *Node) openServer() (err error) {
 	l := n.config.Listen
-	users, err := users(l.Auth)
+	access, err := n.access(l)
 	if err != nil {
 		return err
 	}
@@ -131,35 +132,11 @@ func (n *Node) openServer() (err error) {
 		timeout = -1 // none
 	}
 	n.server, err = walsender.New(&backend{n}, &slotStore{n}, &consumers{n}, walsender.Options{
-		Users: users, TrustLocal: l.Auth.TrustLocal, Link: l.Link, MaxConnections: l.MaxConnections,
+		Access: access, Link: l.Link, MaxConnections: l.MaxConnections, MaxConnectionsPerUser: l.MaxConnectionsPerUser,
 		Relay: &relayer{n}, SQL: l.SQL == config.SQLRelay,
 		AuthenticationTimeout: l.AuthenticationTimeout, WALSenderTimeout: timeout, DrainTimeout: l.DrainTimeout,
 	}, n.logger)
 	return err
-}
-
-func users(auth config.Auth) (*walsender.Users, error) {
-	switch {
-	case auth.Method == config.AuthTrust:
-		return nil, nil
-	case auth.UsersFile != "":
-		return walsender.ReadUsers(auth.UsersFile)
-	}
-	secrets := make(map[string]string, len(auth.Users))
-	for _, u := range auth.Users {
-		secrets[u.Name] = string(u.Verifier)
-	}
-	return walsender.NewUsers(secrets)
-}
-
-// SetAccess lets those log in from now on whom auth names; who is logged in stays. On an error nothing changes. Safe for
-// concurrent use.
-func (n *Node) SetAccess(auth config.Auth) error {
-	users, err := users(auth)
-	if err != nil {
-		return err
-	}
-	return n.server.SetAccess(users, auth.TrustLocal)
 }
 
 // Run works until ctx ends, and then drains: the upstream first, consumers when they have confirmed what there is or the
