@@ -13,8 +13,9 @@ import (
 const (
 	headerBytes = 1 + 4
 	bufferBytes = 256 << 10
-	// MaxAloneBytes bounds a message that is delivered as a whole. Errors, notices, rows that a node looks at: all are short.
-	MaxAloneBytes = 128 << 10
+	// MaxAloneBytes bounds a message that is delivered as a whole. Errors, notices and rows are short,
+	// the longest is WAL: 16 pages of 8 kB.
+	MaxAloneBytes = 192 << 10
 )
 
 // ErrMessage is the class of all errors about messages that break the protocol.

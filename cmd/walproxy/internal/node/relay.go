@@ -47,10 +47,13 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// backupSlot begins the names of the temporary slots of base backups.
+const backupSlot = "walproxy_base_backup_"
+
 // Reserve makes a temporary slot at start, and waits as long as an upstream may be silent.
 func (r *relayer) Reserve(ctx context.Context, pid int32, tli protocol.Timeline, start protocol.LSN) error {
 	n := r.node
-	name := fmt.Sprintf("walproxy_base_backup_%d", pid)
+	name := fmt.Sprintf("%s%d", backupSlot, pid)
 	if err := n.store.Drop(name, pid); err != nil && !errors.Is(err, protocol.ErrSlotMissing) {
 		return err
 	}
