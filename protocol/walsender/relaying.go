@@ -30,10 +30,12 @@ type relaying struct {
 	up      Upstream
 	keyword string
 	begun   bool // BASE_BACKUP has said where the backup begins, or another command runs
+	cut     bool // the client got a part of a message: nothing may follow
 	wrapper *relay.Wrapper
 
-	mu       sync.Mutex
-	deadline time.Time // of reading the upstream, once the command is to end
+	mu         sync.Mutex
+	deadline   time.Time // of reading the upstream, once the command is to end
+	terminated bool      // the session ends, and says why itself
 }
 
 // relay has an upstream execute a command and sends the client its answer as it is. The connection is made by open if there is
@@ -98,11 +100,14 @@ func (s *session) relayCommand(ctx, shutdown context.Context, text, keyword stri
 
 // explain says why a command ended with err, before the upstream's ReadyForQuery.
 func (r *relaying) explain(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
+	cause := context.Cause(ctx)
 	var refusal *protocol.Error
-	if errors.As(err, &refusal) || errors.Is(err, errClosed) {
+	switch {
+	case r.cut:
+		return closed(errors.Join(cause, err, errCut))
+	case cause != nil:
+		return cause
+	case errors.As(err, &refusal), errors.Is(err, errClosed):
 		return err
 	}
 	r.session.log.Warn("relayed command failed", zap.String("command", r.keyword), zap.String("upstream", r.up.Peer()), zap.Error(err))
@@ -153,16 +158,21 @@ func (s *session) watch(cancel context.CancelCauseFunc) (stop func() error, err 
 	}), nil
 }
 
-// abort ends the command because of cause. A client that is still there and canceled it gets the upstream's own answer.
+// abort ends the command because of cause. A client that is still there and canceled it gets the upstream's own answer; one whose
+// session ends gets the message that is under way, so that it can be told.
 func (r *relaying) abort(cause error) {
 	var grace time.Duration
 	var refusal *protocol.Error
-	if errors.As(cause, &refusal) && refusal.Code == protocol.CodeQueryCanceled {
+	terminated := false
+	switch {
+	case errors.As(cause, &refusal) && refusal.Code == protocol.CodeQueryCanceled:
 		grace = cancelGrace
+	case refusal != nil:
+		grace, terminated = lastWordTimeout, true
 	}
 	deadline := time.Now().Add(grace)
 	r.mu.Lock()
-	r.deadline = deadline
+	r.deadline, r.terminated = deadline, terminated
 	_ = r.up.SetReadDeadline(deadline) // a connection that is closed needs none
 	r.mu.Unlock()
 	_ = r.up.SetWriteDeadline(deadline)
@@ -277,7 +287,7 @@ func (r *relaying) unwrap(ctx context.Context, stopWatching func() error) error 
 	defer u.Close()
 	err = r.forward(ctx, u, stopWatching)
 	var refused *relay.RefusedError
-	if errors.As(err, &refused) {
+	if errors.As(err, &refused) && !r.cut {
 		if err := r.send(relay.Piece{Kind: 'E', Bytes: refused.Message}); err != nil {
 			return err
 		}
@@ -303,6 +313,9 @@ func (r *relaying) forward(ctx context.Context, src io.Reader, stopWatching func
 		if err != nil {
 			return err
 		}
+		if r.over(piece) {
+			return errOver
+		}
 		switch piece.Kind {
 		case 'D':
 			r.begun = true
@@ -325,10 +338,19 @@ func (r *relaying) forward(ctx context.Context, src io.Reader, stopWatching func
 			r.session.wire.status = piece.Body()[0]
 			return nil
 		}
+		r.cut = r.wrapper == nil
 		if err := r.send(piece); err != nil {
 			return err
 		}
+		r.cut = r.cut && !messages.Between()
 	}
+}
+
+// over reports whether the piece is the answer to the cancel request of a session that ends.
+func (r *relaying) over(piece relay.Piece) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.terminated && (piece.Kind == 'E' || piece.Kind == 'Z')
 }
 
 // reserve keeps the WAL that the backup needs before the client learns where that begins.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,7 +51,7 @@ func (c *counted) Read(p []byte) (int, error) {
 // backupSlot begins the names of the temporary slots of base backups.
 const backupSlot = "walproxy_base_backup_"
 
-// Reserve makes a temporary slot at start, and waits as long as an upstream may be silent.
+// Reserve makes a temporary slot at start, and waits for WAL.
 func (r *relayer) Reserve(ctx context.Context, pid int32, tli protocol.Timeline, start protocol.LSN) error {
 	n := r.node
 	name := fmt.Sprintf("%s%d", backupSlot, pid)
@@ -60,18 +61,31 @@ func (r *relayer) Reserve(ctx context.Context, pid int32, tli protocol.Timeline,
 	if err := n.store.Create(name, true, start, pid); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, n.config.Upstream.ReceiverTimeout)
-	defer cancel()
+	return n.awaitWAL(ctx, tli, start)
+}
+
+// awaitWAL waits until the node holds WAL up to lsn on tli, as long as WAL comes in at least as often as an upstream may be silent.
+func (n *Node) awaitWAL(ctx context.Context, tli protocol.Timeline, lsn protocol.LSN) error {
+	timeout := n.config.Upstream.ReceiverTimeout
+	silence := time.NewTimer(timeout)
+	defer silence.Stop()
+	var last protocol.LSN
 	for {
 		changed := n.log.Changed()
 		current, end := n.feed.Position()
-		if current > tli || current == tli && end >= start {
+		if current > tli || current == tli && end >= lsn {
 			return nil
+		}
+		if end != last {
+			last = end
+			silence.Reset(timeout)
 		}
 		select {
 		case <-changed:
+		case <-silence.C:
+			return fmt.Errorf("wait for WAL up to %s on timeline %d: the node is at %s on timeline %d, and nothing came for %s", lsn, tli, end, current, timeout)
 		case <-ctx.Done():
-			return fmt.Errorf("wait for WAL up to %s on timeline %d: the node is at %s on timeline %d: %w", start, tli, end, current, ctx.Err())
+			return ctx.Err()
 		}
 	}
 }
