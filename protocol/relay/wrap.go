@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	windowBytes  = 4 << 20  // of the compression, and the most of it that a decoder holds
+	windowBytes  = 8 << 20  // of the compression, and the most of it that a decoder holds
 	payloadBytes = 64 << 10 // of one message at most
 )
 
