@@ -48,9 +48,9 @@ type Store struct {
 	saveMu   sync.Mutex // one writer of the file at a time; taken before mu
 	reserved int64      // bytes of the reserve file; guarded by saveMu
 
-	mu     sync.Mutex
-	slots  map[string]*Slot
-	dirty  bool // a persistent slot differs from the file
+	mu    sync.Mutex
+	slots map[string]*Slot
+	dirty bool // a persistent slot differs from the file
 
 	changed notify.Notifier
 }

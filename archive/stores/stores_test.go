@@ -4,10 +4,10 @@ import "testing"
 
 func TestOpen(t *testing.T) {
 	for address, name := range map[string]string{
-		"file:///var/lib/archive":                         "file:///var/lib/archive",
-		"file:///var/lib/archive/":                        "file:///var/lib/archive",
-		"s3://wal":                                        "s3://wal/",
-		"s3://wal/a/b/":                                   "s3://wal/a/b",
+		"file:///var/lib/archive":  "file:///var/lib/archive",
+		"file:///var/lib/archive/": "file:///var/lib/archive",
+		"s3://wal":                 "s3://wal/",
+		"s3://wal/a/b/":            "s3://wal/a/b",
 		"s3://wal/a?region=x&endpoint=http://127.0.0.1:1": "s3://wal/a",
 		"s3://wal/a?path_style=on&conditional=off":        "s3://wal/a",
 	} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,31 +15,12 @@ import (
 	"walproxy/integration/pgcluster"
 )
 
-// latency measures commits that wait for a synchronous standby: connected straight, through one node and through two. A node
-// reports what its consumer has flushed.
-func (b *bench) latency(ctx context.Context) error {
-	b.report.Line("### Commit latency\n")
-	b.report.Line("pgbench -c 1 for %d s, synchronous_commit = on, the standby is the synchronous one; nodes report the standby's flush.\n", b.seconds)
-	b.report.Line("All servers and nodes share one disk here, so their fsyncs wait for each other; the last row leaves the nodes' own out\n" +
-		"(`spool.fsync: off`), which shows what the way through them costs.\n")
-	b.report.Line("| path | p50 ms | p99 ms | added p50 ms | link bytes / WAL bytes |\n|---|---:|---:|---:|---:|")
-	var base float64
-	for i, path := range []string{"primary → standby", "primary → A → standby", "primary → A ═ B → standby", "the same, nodes without fsync"} {
-		settings := "acknowledge:\n  write: min\n  flush: min\n"
-		if i == 3 {
-			settings += "spool:\n  fsync: off\n"
-		}
-		l, err := b.latencyThrough(ctx, min(i, 2), settings)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		if i == 0 {
-			base = l.p50
-		}
-		b.report.Line("| %s | %.3f | %.3f | %.3f | %s |", path, l.p50, l.p99, l.p50-base, l.link)
-	}
-	b.report.Line("")
-	return nil
+// latencyPath is one way from the primary to its synchronous standby.
+type latencyPath struct {
+	name     string
+	nodes    int
+	settings string // of the nodes
+	measured []latencies
 }
 
 type latencies struct {
@@ -46,14 +28,68 @@ type latencies struct {
 	link     string  // bytes on the link for a byte of WAL
 }
 
-func (b *bench) latencyThrough(ctx context.Context, count int, settings string) (l latencies, err error) {
+func (b *bench) latencyPaths() []*latencyPath {
+	const acknowledge, noSync = "acknowledge:\n  write: min\n  flush: min\n", "spool:\n  fsync: off\n"
+	paths := []*latencyPath{
+		{name: "primary → standby"},
+		{name: "primary → A → standby, codec none", nodes: 1, settings: acknowledge + "recompress:\n  codec: none\n"},
+	}
+	for _, sync := range []string{"", noSync} {
+		for _, codec := range strings.Split(b.codecs, ",") {
+			p := &latencyPath{name: "primary → A ═ B → standby, codec " + codec, nodes: 2,
+				settings: acknowledge + sync + "recompress:\n  codec: " + codec + "\n"}
+			if sync != "" {
+				p.name += ", nodes without fsync"
+			}
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
+// latency measures commits that wait for a synchronous standby: connected straight, through one node and through two. A node
+// reports what its consumer has flushed. The paths take turns, so that a machine that gets slower does so for all of them.
+func (b *bench) latency(ctx context.Context) error {
 	primary, err := b.primary(ctx, 5)
 	if primary != nil {
 		defer func() { _ = primary.Close() }()
 	}
 	if err != nil {
-		return l, err
+		return err
 	}
+	paths := b.latencyPaths()
+	for range b.rounds {
+		for _, p := range paths {
+			l, err := b.latencyThrough(ctx, primary, p)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			fmt.Fprintf(os.Stderr, "%s: %.3f ms, %.3f ms\n", p.name, l.p50, l.p99)
+			p.measured = append(p.measured, l)
+		}
+	}
+	b.report.Line("### Commit latency\n")
+	b.report.Line("pgbench -c 1 for %d s, synchronous_commit = on, the standby is the synchronous one; nodes report the standby's flush.\n"+
+		"Median of %d rounds.\n", b.seconds, b.rounds)
+	b.report.Line("All servers and nodes share one disk and the CPUs here, so their fsyncs wait for each other; rows without fsync leave the\n" +
+		"nodes' own out (`spool.fsync: off`), which shows what the way through them costs.\n")
+	b.report.Line("| path | p50 ms | p99 ms | added p50 ms | link bytes / WAL bytes |\n|---|---:|---:|---:|---:|")
+	base := paths[0].median()
+	for _, p := range paths {
+		l := p.median()
+		b.report.Line("| %s | %.3f | %.3f | %.3f | %s |", p.name, l.p50, l.p99, l.p50-base.p50, l.link)
+	}
+	b.report.Line("")
+	return nil
+}
+
+// median returns the round whose p50 is in the middle.
+func (p *latencyPath) median() latencies {
+	slices.SortFunc(p.measured, func(a, b latencies) int { return cmp.Compare(a.p50, b.p50) })
+	return p.measured[len(p.measured)/2]
+}
+
+func (b *bench) latencyThrough(ctx context.Context, primary *pgcluster.Cluster, p *latencyPath) (l latencies, err error) {
 	upstream := primary.Conninfo() + " application_name=sync"
 	var nodes []*nodeproc.Node
 	defer func() {
@@ -61,8 +97,8 @@ func (b *bench) latencyThrough(ctx context.Context, count int, settings string) 
 			closeNode(n)
 		}
 	}()
-	for range count {
-		n, err := b.node(ctx, upstream, settings)
+	for range p.nodes {
+		n, err := b.node(ctx, upstream, p.settings)
 		nodes = append(nodes, n)
 		if err != nil {
 			return l, err
@@ -76,10 +112,7 @@ func (b *bench) latencyThrough(ctx context.Context, count int, settings string) 
 	if err != nil {
 		return l, err
 	}
-	if err := primary.Configure("synchronous_standby_names = 'sync'"); err != nil {
-		return l, err
-	}
-	if err := primary.Reload(); err != nil {
+	if err := setSynchronous(ctx, primary, "sync"); err != nil {
 		return l, err
 	}
 	err = pgcluster.Until(ctx, func() (bool, error) {
@@ -92,8 +125,24 @@ func (b *bench) latencyThrough(ctx context.Context, count int, settings string) 
 	if l.p50, l.p99, err = b.pgbenchLatency(ctx, primary); err != nil {
 		return l, err
 	}
-	l.link, err = linkShare(nodes)
-	return l, err
+	if l.link, err = linkShare(nodes); err != nil {
+		return l, err
+	}
+	return l, setSynchronous(ctx, primary, "")
+}
+
+// setSynchronous sets synchronous_standby_names.
+func setSynchronous(ctx context.Context, primary *pgcluster.Cluster, names string) error {
+	if err := primary.Configure("synchronous_standby_names = '" + names + "'"); err != nil {
+		return err
+	}
+	if err := primary.Reload(); err != nil {
+		return err
+	}
+	return pgcluster.Until(ctx, func() (bool, error) {
+		now, err := primary.Value(ctx, "SHOW synchronous_standby_names")
+		return now == names, err
+	})
 }
 
 func (b *bench) standby(ctx context.Context, primary *pgcluster.Cluster, upstream string) (*pgcluster.Cluster, error) {

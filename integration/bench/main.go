@@ -115,8 +115,8 @@ func (b *bench) node(ctx context.Context, upstream, settings string) (*nodeproc.
 	b.nodes++
 	n, err := nodeproc.New(nodeproc.Options{
 		Binary: b.binary, Dir: filepath.Join(b.dir, fmt.Sprintf("node-%d", b.nodes)),
-		// Receivers are stopped for longer than a sender would wait.
-		Config: fmt.Sprintf("upstream:\n  conninfo: %q\nlisten:\n  wal_sender_timeout: 0s\n%s", upstream, settings),
+		// Receivers and nodes are stopped for longer than a peer would wait.
+		Config: fmt.Sprintf("upstream:\n  conninfo: %q\n  receiver_timeout: 1h\nlisten:\n  wal_sender_timeout: 0s\n%s", upstream, settings),
 	})
 	if err != nil {
 		return nil, err

@@ -23,23 +23,8 @@ func (b *bench) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err := b.node(ctx, primary.Conninfo(), "")
-	defer closeNode(a)
-	if err != nil {
-		return err
-	}
-	second, err := b.node(ctx, a.Conninfo(), "")
-	defer closeNode(second)
-	if err != nil {
-		return err
-	}
-	receivers, err := b.receivers(second.Conninfo())
-	defer func() {
-		for _, r := range receivers {
-			r.Kill()
-			_ = os.RemoveAll(r.Dir)
-		}
-	}()
+	c, err := b.chain(ctx, primary, "auto")
+	defer c.close()
 	if err != nil {
 		return err
 	}
@@ -47,10 +32,10 @@ func (b *bench) memory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := waitWAL(ctx, primary, receivers[0], from); err != nil {
+	if err := waitWAL(ctx, primary, c.receiver, from); err != nil {
 		return err
 	}
-	if err := receivers[0].Signal(syscall.SIGSTOP); err != nil {
+	if err := c.receiver.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	to, err := writeRows(ctx, primary, from+protocol.LSN(b.behindMiB<<20))
@@ -58,23 +43,23 @@ func (b *bench) memory(ctx context.Context) error {
 		return err
 	}
 	behind := [2]float64{}
-	for i, n := range []*nodeproc.Node{a, second} {
+	for i, n := range c.nodes {
 		if behind[i], err = memoryMiB(n, "VmRSS"); err != nil {
 			return err
 		}
 	}
 	started := time.Now()
-	if err := receivers[0].Signal(syscall.SIGCONT); err != nil {
+	if err := c.receiver.Signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	if err := waitWAL(ctx, primary, receivers[0], to); err != nil {
+	if err := waitWAL(ctx, primary, c.receiver, to); err != nil {
 		return err
 	}
 	b.report.Line("### Memory\n")
 	b.report.Line("pg_receivewal on node B stopped while INSERTs wrote %d MiB of WAL, then caught up in %.1f s. Resident memory in MiB.\n",
 		(to-from)>>20, time.Since(started).Seconds())
 	b.report.Line("| node | while the consumer was behind | highest, catch-up included |\n|---|---:|---:|")
-	for i, n := range []*nodeproc.Node{a, second} {
+	for i, n := range c.nodes {
 		peak, err := memoryMiB(n, "VmHWM")
 		if err != nil {
 			return err

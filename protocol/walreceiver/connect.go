@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"go.uber.org/zap"
 
 	"walproxy/protocol"
@@ -38,7 +40,7 @@ func (r *Receiver) connect(ctx context.Context, sink Sink, avoid string) (*conn,
 
 func (r *Receiver) connectSession(ctx context.Context, sink Sink, session *session, avoid string) (c *conn, err error) {
 	for _, p := range session.passes(avoid) {
-		vet := func(ctx context.Context, c *pgconn.PgConn) error { return r.vet(ctx, c, sink, p, session.systemID) }
+		vet := func(ctx context.Context, c *pgconn.PgConn, peer string) error { return r.vet(ctx, c, peer, sink, p, session.systemID) }
 		if c, err = session.attempt(ctx, r.options.ReceiverTimeout, vet); err == nil {
 			return c, nil
 		}
@@ -89,19 +91,25 @@ func (s *session) passes(avoid string) []pass {
 	return passes
 }
 
+// vetFunc decides whether a host that has let us in will do.
+type vetFunc func(ctx context.Context, c *pgconn.PgConn, peer string) error
+
 // attempt walks over the hosts once. timeout bounds each connection if the conninfo does not; vet decides on a host.
-func (s *session) attempt(ctx context.Context, timeout time.Duration, vet pgconn.ValidateConnectFunc) (*conn, error) {
+func (s *session) attempt(ctx context.Context, timeout time.Duration, vet vetFunc) (*conn, error) {
 	config := s.config.Copy()
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = timeout
 	}
+	var w *wire // of the host that is being tried
 	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) {
-		if err := s.setKeepAlive(c); err != nil {
-			return c, err // pgconn closes it
-		}
-		return newWire(c), nil
+		w = newWire(c)
+		return c, s.setKeepAlive(c) // pgconn, which looks for TLS to bind SCRAM to, keeps c, and closes it on an error
 	}
-	config.ValidateConnect = vet
+	config.BuildFrontend = func(in io.Reader, out io.Writer) *pgproto3.Frontend {
+		w.source = in
+		return pgproto3.NewFrontend(w, out)
+	}
+	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error { return vet(ctx, c, w.peer) }
 	established, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
@@ -110,7 +118,6 @@ func (s *session) attempt(ctx context.Context, timeout time.Duration, vet pgconn
 	if err != nil {
 		return nil, errors.Join(err, established.Close(ctx))
 	}
-	w := hijacked.Conn.(*wire)
 	if err := w.takeOver(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -118,8 +125,7 @@ func (s *session) attempt(ctx context.Context, timeout time.Duration, vet pgconn
 }
 
 // vet looks at a server before the other hosts of the conninfo are given up for it. id is 0 if any cluster will do.
-func (r *Receiver) vet(ctx context.Context, c *pgconn.PgConn, sink Sink, p pass, id protocol.SystemID) error {
-	peer := c.Conn().(*wire).peer
+func (r *Receiver) vet(ctx context.Context, c *pgconn.PgConn, peer string, sink Sink, p pass, id protocol.SystemID) error {
 	if peer == p.avoid {
 		return &unwantedError{peer: peer}
 	}

@@ -86,7 +86,7 @@ func (s Session) Dial(ctx context.Context) (*Connection, error) {
 	maps.Copy(session.config.RuntimeParams, s.Parameters)
 	for _, p := range session.passes("") {
 		var c *conn
-		vet := func(ctx context.Context, c *pgconn.PgConn) error { return p.target.check(ctx, c) }
+		vet := func(ctx context.Context, c *pgconn.PgConn, _ string) error { return p.target.check(ctx, c) }
 		if c, err = session.attempt(ctx, s.Timeout, vet); err == nil {
 			return &Connection{c}, nil
 		}

@@ -185,7 +185,7 @@ func indexNUL(b []byte) int {
 
 // slowly checks a proof; who has failed often waits for the answer.
 func (s *session) slowly(ctx context.Context, check func() error) error {
-	wait(ctx, s.server.throttle.take(s.address, time.Now()))
+	wait(ctx, s.server.throttle.take(s.address, s.access.MaxFailures, time.Now()))
 	if err := check(); err != nil {
 		return err
 	}

@@ -64,9 +64,11 @@ func (m *model) record() {
 // previousRecord codes what links a record to others: xl_prev and the xid of the top-level transaction.
 func (m *model) previousRecord(r *record) {
 	last := uint64(m.page.last)
-	if m.flag(ctxPrev, 0, r.prev == last) {
+	switch {
+	case r.linked:
+	case m.flag(ctxPrev, 0, r.prev == last):
 		r.prev = last
-	} else {
+	default:
 		r.prev = uint64(r.start) - m.Uint(m.table, ctxPrevOther, uint64(r.start)-r.prev)
 	}
 	if r.shape&shapeTopXid != 0 {

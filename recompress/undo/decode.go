@@ -16,11 +16,11 @@ type Decoder struct {
 	byRows bool
 	bad    bool // a rule was broken; nothing counts after it
 
-	wal      []byte // the caller's buffer with what was put back so far
-	end      int    // length of wal when the piece is complete
-	layout   layout
-	row      []byte
-	record   []byte
+	wal    []byte // the caller's buffer with what was put back so far
+	end    int    // length of wal when the piece is complete
+	layout layout
+	row    []byte
+	record []byte
 }
 
 // NewDecoder returns a Decoder that needs Reset before its first piece.

@@ -94,11 +94,13 @@ func (l *Log) beginsWindow(f *link.Frame) bool {
 	return f.Codec != link.CodecTimelineEnd && (f.Start >= w.limit() || w.header.ResetDistance != l.distance.Load())
 }
 
-// prepareWindow makes the current window durable, since it may not be torn once another one exists, and begins the content of
-// the next one in l.buf.
+// prepareWindow sees to it that enough of what is before f is durable, and begins the content of a window in l.buf.
 func (l *Log) prepareWindow(f *link.Frame, identity protocol.Identity) (*window, error) {
 	if l.current != nil {
-		if err := l.Sync(); err != nil {
+		if err := l.truncateTorn(l.current); err != nil { // once it is not the newest it is not written again
+			return nil, err
+		}
+		if err := l.syncBefore(f); err != nil {
 			return nil, err
 		}
 	}
@@ -136,13 +138,10 @@ func (l *Log) encode(f *link.Frame) error {
 
 // write appends l.buf to the newest window.
 func (l *Log) write(w *window) error {
-	size := w.size.Load()
-	if l.torn { // a shorter frame would leave the rest of the failed one behind it
-		if err := w.file.Truncate(size); err != nil {
-			return err
-		}
-		l.torn = false
+	if err := l.truncateTorn(w); err != nil { // a shorter frame would leave the rest of the failed one behind it
+		return err
 	}
+	size := w.size.Load()
 	if _, err := w.file.WriteAt(l.buf, size); err != nil {
 		l.torn = w.file.Truncate(size) != nil
 		return full(err)
@@ -150,7 +149,19 @@ func (l *Log) write(w *window) error {
 	return nil
 }
 
-// createWindow makes the file of w with the content l.buf and makes it the newest.
+// truncateTorn removes what a failed write may have left behind the frames of w, the newest window.
+func (l *Log) truncateTorn(w *window) error {
+	if !l.torn {
+		return nil
+	}
+	if err := w.file.Truncate(w.size.Load()); err != nil {
+		return err
+	}
+	l.torn = false
+	return nil
+}
+
+// createWindow makes the file of w with the content l.buf.
 func (l *Log) createWindow(w *window) error {
 	dir := path.Dir(w.path)
 	names := []string{dir}
@@ -167,20 +178,7 @@ func (l *Log) createWindow(w *window) error {
 	if _, err := file.WriteAt(l.buf, 0); err != nil {
 		return errors.Join(full(err), file.Close(), l.fs.Remove(w.path))
 	}
-	w.file = file
-	l.syncMu.Lock()
-	defer l.syncMu.Unlock()
-	l.mu.Lock()
-	l.newNames = names
-	l.newest = w
-	l.mu.Unlock()
-	if l.current != nil && l.current.file != nil {
-		if err := l.current.file.Close(); err != nil && !l.noSync {
-			l.logger.Warn("close window", lsnField(l.current.header.Start), errField(err)) // it was synced
-		}
-		l.current.file = nil
-	}
-	l.torn = false
+	w.file, w.names = file, names
 	return nil
 }
 
@@ -226,6 +224,8 @@ func (l *Log) addWindow(w *window) {
 	}
 	last := l.lines[len(l.lines)-1]
 	last.windows = append(last.windows, w)
+	l.newest = w
+	l.unsynced = append(l.unsynced, w)
 	l.metrics.windowCount(1)
 }
 

@@ -19,9 +19,12 @@
 //
 // # Order of operations, and what a crash leaves
 //
-//   - A window file gets its header and first frame in one write. It is made only when the window before it is durable, so
-//     only the newest window of a log can be torn. Its name becomes durable with the first Sync after that.
-//   - Sync: fsync of the newest window, then of its directory and of the directory above where a name is new.
+//   - A window file gets its header and first frame in one write. It is begun while older ones are not durable yet, so several
+//     of the newest windows of a log can be torn or missing. Three things are durable before: what lies more than
+//     maxUnsyncedBytes of WAL before it; the name of the first window of its timeline, if it is a later one; all of the older
+//     timelines, if it is the first.
+//   - Sync: fsync of every window that is not durable, oldest first, then of its directory and of the directory above where a
+//     name is new; then the positions in memory move. They move in order only.
 //   - A frame that ends a timeline is written when the next timeline's history file is durable.
 //   - Retain removes the oldest window first and syncs the directory before it removes the next: what is left is contiguous.
 //   - A sealed window takes the place of a live one when a later window is durable, so that the newest window never is a sealed
@@ -29,9 +32,11 @@
 //     Removal and replacement exclude each other, so a removed window does not come back.
 //   - Identity and history files: temporary file, fsync, rename, fsync of the directory.
 //
-// Open reads the newest window of each timeline to its end and the headers of the others. In the newest window of all, a last
-// frame that is incomplete or damaged with nothing behind it, or one in a sector that was never written, was not confirmed by
-// Sync: the file is cut off before it, with a line in the log. Should the newest window be a sealed one after all, because later
-// ones were taken away on purpose, it is made live again. Damage anywhere else, or below what <data>/flushed says, is a
-// *CorruptError. A failed fsync leaves the state of the disk unknown, so the log refuses everything after it: open it again.
+// Open reads the windows of the newest timeline that were perhaps not durable to their ends, the last one of each older timeline
+// too, and the headers of the others. In those that were perhaps not durable, a last frame that is incomplete or damaged with
+// nothing behind it, one in a sector that was never written, and a window that is missing before another one, were not confirmed
+// by Sync: the log is cut off at the first of them, and the windows behind are removed, with lines in the log. Should the newest
+// window be a sealed one after all, because later ones were taken away on purpose, it is made live again. Damage of another kind
+// or anywhere else, or below what <data>/flushed says, is a *CorruptError. A failed fsync leaves the state of the disk unknown,
+// so the log refuses everything after it: open it again.
 package spool

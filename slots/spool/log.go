@@ -68,10 +68,12 @@ type Log struct {
 	torn     bool          // bytes of a failed write may be behind the newest window's size
 	current  *window
 
+	marker marker // as found by Open, which alone uses it
+
 	syncMu     sync.Mutex // one fsync at a time; guards the next three
 	markerFile fs.File
 	markerBuf  []byte
-	marker     marker // as found by Open
+	marked     marker // what it says
 
 	fileMu   sync.Mutex // one change of identity and history files at a time
 	retainMu sync.Mutex // one removal at a time
@@ -81,9 +83,9 @@ type Log struct {
 	appends   uint64 // frames appended since Open
 	synced    uint64 // how many of them are durable
 	newest    *window
-	durable   *window  // the newest one that Sync has seen
-	newNames  []string // directories with entries that are not durable, innermost first
-	lines     []*line  // ascending
+	durable   *window   // the newest one that Sync has seen
+	unsynced  []*window // those of which something may not be durable, ascending; the newest is always among them
+	lines     []*line   // ascending
 	identity  protocol.Identity
 	known     bool // identity is set
 	histories map[protocol.Timeline][]byte
@@ -151,9 +153,10 @@ func (l *Log) Close() error {
 	defer l.syncMu.Unlock()
 	l.mu.Lock()
 	l.failed = ErrClosed
-	w := l.newest
+	open := l.unsynced
+	l.unsynced = nil
 	l.mu.Unlock()
-	if w != nil && w.file != nil {
+	for _, w := range open {
 		err = errors.Join(err, w.file.Close())
 	}
 	if l.markerFile != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // The file <data>/flushed remembers how far the newest window was durable when Sync returned last. It is written after each
-// fsync and never synced itself: after the death of the process it is exact, after a loss of power it may be old or torn, but
-// it is never ahead. Recovery takes damage below it for damage, whatever it looks like.
+// fsync, and synced itself only when it names another window than before: after the death of the process it is exact, after a
+// loss of power it may be old, but it is never ahead. Recovery takes damage below it for damage, whatever it looks like.
 //
 //	offset 0   8  magic "WALPROXF"
 //	       8   4  format version, little-endian as all of it
@@ -80,27 +80,33 @@ func (l *Log) openMarker() error {
 	return nil
 }
 
-// writeMarker remembers that size bytes of w are durable. A failure is harmless: an older marker is true as well.
+// writeMarker remembers that size bytes of w, and all before it, are durable. A failure is harmless: an older marker is true as
+// well.
 func (l *Log) writeMarker(w *window, size int64) {
-	l.markerBuf = marker{timeline: w.header.Timeline, start: w.header.Start, size: size}.append(l.markerBuf[:0])
-	if _, err := l.markerFile.WriteAt(l.markerBuf, 0); err != nil {
-		l.logger.Debug("remember the durable length", errField(err))
+	m := marker{timeline: w.header.Timeline, start: w.header.Start, size: size}
+	l.markerBuf = m.append(l.markerBuf[:0])
+	_, err := l.markerFile.WriteAt(l.markerBuf, 0)
+	if err == nil && (m.timeline != l.marked.timeline || m.start != l.marked.start) {
+		err = l.markerFile.Sync()
 	}
+	if err != nil {
+		l.logger.Debug("remember the durable length", errField(err))
+		return
+	}
+	l.marked = m
 }
 
-// confirmed returns how many bytes of the newest window are known to have been durable.
-//
-// Errors: *CorruptError if a later window was durable, which is missing.
-func (l *Log) confirmed(w *window) (int64, error) {
-	m := l.marker
-	newer := m.timeline > w.header.Timeline || m.timeline == w.header.Timeline && m.start > w.header.Start
-	switch {
-	case newer:
-		return 0, l.missingWindow()
-	case m.timeline == w.header.Timeline && m.start == w.header.Start:
-		return m.size, nil
+// confirmed returns how many bytes of w are known to have been durable, if it is the window that the marker names; else 0.
+func (l *Log) confirmed(w *window) int64 {
+	if l.marker.timeline == w.header.Timeline && l.marker.start == w.header.Start {
+		return l.marker.size
 	}
-	return 0, nil
+	return 0
+}
+
+// aheadOf reports whether a window behind w was durable.
+func (m marker) aheadOf(w *window) bool {
+	return m.timeline > w.header.Timeline || m.timeline == w.header.Timeline && m.start > w.header.Start
 }
 
 func (l *Log) missingWindow() error {

@@ -29,6 +29,7 @@ type model struct {
 	confirmed int           // how many of them Sync confirmed
 	keep      protocol.LSN  // highest argument of Retain
 	stream    uint32
+	whole     bool // append fills the window
 }
 
 var errCrash = errors.New("power lost")
@@ -80,8 +81,10 @@ func (m *model) reopen(disk *memfs.FS) {
 
 func (m *model) step() {
 	switch n := m.rng.IntN(100); {
-	case n < 68:
+	case n < 65:
 		m.append()
+	case n < 68:
+		m.burst()
 	case n < 80:
 		m.sync()
 	case n < 85:
@@ -121,9 +124,11 @@ func (m *model) crashWithin() {
 	})
 	for m.disk.Steps() <= at {
 		before := len(m.frames)
-		switch m.rng.IntN(7) {
+		switch m.rng.IntN(8) {
 		case 0:
 			m.sync()
+		case 5:
+			m.burst()
 		case 3, 4:
 			m.seal()
 		case 1:
@@ -148,7 +153,7 @@ func (m *model) next() *link.Frame {
 	}
 	room := int(s.End.Next(distance) - s.End)
 	length := 1 + m.rng.IntN(min(room, 1+m.rng.IntN(300<<10)))
-	if m.rng.IntN(8) == 0 {
+	if m.whole || m.rng.IntN(8) == 0 {
 		length = room
 	}
 	payload := m.rng.IntN(min(length, 3000))
@@ -194,6 +199,15 @@ func (m *model) append() {
 	if !errors.Is(err, errCrash) {
 		m.t.Fatalf("append: %v", err)
 	}
+}
+
+// burst fills several windows without a Sync.
+func (m *model) burst() {
+	m.whole = true
+	for range 2 + m.rng.IntN(5) {
+		m.append()
+	}
+	m.whole = false
 }
 
 func (m *model) sync() {
@@ -272,8 +286,14 @@ func (m *model) full() {
 	}
 }
 
-// TestCrashAtEveryChange runs one fixed workload and loses the power at each change to the disk in turn, several ways each.
+// TestCrashAtEveryChange runs two fixed workloads and loses the power at each change to the disk in turn, several ways each.
 func TestCrashAtEveryChange(t *testing.T) {
+	t.Run("small frames", func(t *testing.T) { crashAtEveryChange(t, 3, 1) })
+	t.Run("many windows between syncs", func(t *testing.T) { crashAtEveryChange(t, 11, 2) })
+}
+
+// crashAtEveryChange syncs after each syncEvery appends; one in wholeEvery fills its window, if that is not 1.
+func crashAtEveryChange(t *testing.T, syncEvery, wholeEvery int) {
 	for at := 0; ; at++ {
 		m := &model{t: t, rng: rand.New(rand.NewPCG(7, 7)), disk: memfs.New()}
 		m.open()
@@ -285,9 +305,10 @@ func TestCrashAtEveryChange(t *testing.T) {
 			return nil
 		})
 		for i := range 40 {
+			m.whole = wholeEvery > 1 && i%wholeEvery == 0
 			m.append()
 			switch {
-			case i%3 == 2:
+			case i%syncEvery == syncEvery-1:
 				m.sync()
 			case i%13 == 12:
 				m.endTimeline()
@@ -307,7 +328,7 @@ func TestCrashAtEveryChange(t *testing.T) {
 			func() {
 				defer func() {
 					if t.Failed() {
-						fmt.Printf("crash at change %d, variant %d\n", at, variant)
+						fmt.Printf("%s: crash at change %d, variant %d\n", t.Name(), at, variant)
 					}
 				}()
 				c.open()

@@ -3,7 +3,6 @@ package spool
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 
@@ -31,10 +30,13 @@ func (l *Log) recover() error {
 	if err != nil {
 		return err
 	}
-	if err := l.checkLines(tail); err != nil {
-		return err
+	if err = l.checkLines(tail); err == nil {
+		err = l.start(tail)
 	}
-	return l.start(tail)
+	if err != nil && tail.window != nil {
+		err = errors.Join(err, tail.window.file.Close())
+	}
+	return err
 }
 
 // list finds the windows by their names. Directories without one are removed.
@@ -89,89 +91,6 @@ func (l *Log) listWindows(line *line) error {
 	return nil
 }
 
-// tail is what the newest window holds.
-type tail struct {
-	window *window
-	scan   scanResult
-}
-
-// openTail opens the newest window, cuts off what a crash tore, and goes back to the one before if nothing is left of it.
-// The zero tail means that the log is empty.
-func (l *Log) openTail() (tail, error) {
-	for len(l.lines) > 0 {
-		last := l.lines[len(l.lines)-1]
-		w := last.windows[len(last.windows)-1]
-		if err := l.unseal(w); err != nil {
-			return tail{}, err
-		}
-		file, err := l.fs.OpenWrite(w.path)
-		if err != nil {
-			return tail{}, fmt.Errorf("open window: %w", err)
-		}
-		w.file = file
-		scan, err := l.repair(w)
-		if err != nil {
-			return tail{}, errors.Join(err, file.Close())
-		}
-		if scan.frames > 0 {
-			return tail{window: w, scan: scan}, nil
-		}
-		w.file = nil
-		if err := errors.Join(file.Close(), l.fs.Remove(w.path), l.syncDir(path.Dir(w.path))); err != nil {
-			return tail{}, fmt.Errorf("remove torn window: %w", err)
-		}
-		last.windows = last.windows[:len(last.windows)-1]
-		if len(last.windows) == 0 {
-			l.lines = l.lines[:len(l.lines)-1]
-		}
-	}
-	if l.marker.size > 0 {
-		return tail{}, l.missingWindow()
-	}
-	return tail{}, nil
-}
-
-// repair reads the newest window to its end and truncates a torn tail. A result without frames means that nothing of the
-// window ever became durable.
-func (l *Log) repair(w *window) (scanResult, error) {
-	size, err := w.file.Size()
-	if err != nil {
-		return scanResult{}, fmt.Errorf("open window %s: %w", w.path, err)
-	}
-	confirmed, err := l.confirmed(w)
-	if err != nil {
-		return scanResult{}, err
-	}
-	if err := l.readHeader(w, w.file, size); err != nil {
-		if torn, tornErr := tornHeader(w.file, size, err); tornErr != nil || !torn || confirmed > 0 {
-			return scanResult{}, errors.Join(err, tornErr)
-		}
-		l.logger.Warn("window file without a header removed: a crash came before it was durable",
-			zap.String("file", w.path), lsnField(w.header.Start), zap.Int64("bytes", size))
-		return scanResult{}, nil
-	}
-	scan, err := w.scan(w.file, size)
-	if err == nil && scan.offset < confirmed {
-		err = io.ErrUnexpectedEOF
-	}
-	if err == nil {
-		return scan, nil
-	}
-	torn, tornErr := scan.torn(w.file, size, err)
-	if tornErr != nil || !torn || scan.offset < confirmed {
-		return scanResult{}, errors.Join(w.bad(scan.offset, scan.end, err), tornErr)
-	}
-	l.logger.Warn("torn tail cut off: a crash came before it was durable", zap.String("file", w.path),
-		lsnField(scan.end), zap.Int64("bytes", size-scan.offset))
-	if scan.frames == 0 {
-		return scan, nil
-	}
-	if err := w.file.Truncate(scan.offset); err != nil {
-		return scanResult{}, fmt.Errorf("cut off torn tail of %s: %w", w.path, err)
-	}
-	return scan, nil
-}
-
 // start sets the state and makes durable what was found, which may be in the page cache alone.
 func (l *Log) start(tail tail) error {
 	if tail.window == nil {
@@ -180,10 +99,12 @@ func (l *Log) start(tail tail) error {
 	}
 	w := tail.window
 	w.size.Store(tail.scan.offset)
-	l.current, l.newest, l.durable, l.cursor = w, w, w, tail.scan.cursor
-	if err := l.syncFiles(w, tail.scan.offset, []string{path.Dir(w.path), l.root, l.dir}); err != nil {
-		return errors.Join(err, w.file.Close())
+	w.names = []string{path.Dir(w.path), l.root, l.dir}
+	newest := []*window{w}
+	if err := l.syncFiles(newest, tail.scan.offset); err != nil {
+		return err
 	}
+	l.current, l.newest, l.durable, l.unsynced, l.cursor = w, w, w, newest, tail.scan.cursor
 	last := l.lines[len(l.lines)-1]
 	l.state = State{Timeline: last.timeline, Begin: l.lines[0].begin, End: last.end, Flushed: last.end, Stream: tail.scan.stream}
 	if last.next != 0 {

@@ -58,15 +58,8 @@ func (w *window) sealedEnd(file fs.File) (scanResult, error) {
 // unseal makes the newest window a live one again if it is sealed, which it never is unless later ones were taken away. So the
 // log goes on behind it as behind any other.
 func (l *Log) unseal(w *window) error {
-	buf, sealed := make([]byte, link.WindowHeaderBytes), false
-	err := l.withFile(w, func(file fs.File, _ int64) error {
-		n, _ := file.ReadAt(buf, 0) // what cannot be read or is no header is for repair to judge
-		h, err := link.DecodeWindowHeader(buf[:n])
-		sealed = err == nil && h.Kind == link.WindowSealed
+	if !l.isSealed(w) {
 		return nil
-	})
-	if err != nil || !sealed {
-		return err
 	}
 	content, err := fs.ReadFile(l.fs, w.path, link.MaxWindowBytes)
 	if err != nil {

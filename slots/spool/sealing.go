@@ -34,7 +34,7 @@ func (l *Log) Seal(ctx context.Context, seal SealFunc) error {
 		if err != nil {
 			l.logger.Warn("a window cannot be sealed now; it stays as it is", errField(err))
 		}
-		if more && err == nil {
+		if more {
 			continue
 		}
 		select {
@@ -52,7 +52,8 @@ type sealing struct {
 	buf  []byte // the sealed window
 }
 
-// next seals the oldest window that is complete and not sealed, and reports whether there was one.
+// next seals the oldest window that is complete and not sealed. It reports whether to look for another one at once: there was one,
+// and if it could not be sealed, that is not for want of room or of a working disk.
 func (s *sealing) next(ctx context.Context) (bool, error) {
 	w, end := s.log.complete()
 	if w == nil {
@@ -63,10 +64,12 @@ func (s *sealing) next(ctx context.Context) (bool, error) {
 		var version *link.VersionError
 		if errors.Is(err, link.ErrCorrupt) || errors.As(err, &version) { // it will not be better next time
 			w.unsealable.Store(true)
+			return true, err
 		}
-		return true, err
+		return false, err
 	}
-	return true, s.log.replace(w, s.buf)
+	err = s.log.replace(w, s.buf)
+	return err == nil, err
 }
 
 // complete returns the oldest window that can be sealed, and the LSN behind its last byte.

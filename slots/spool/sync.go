@@ -2,8 +2,16 @@ package spool
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"walproxy/protocol"
+	"walproxy/protocol/link"
 )
+
+// maxUnsyncedBytes bounds the WAL before a window that need not be durable when the window begins, in bytes of LSN. Recovery
+// relies on it: what lies further before the beginning of the newest window was durable, whatever it looks like.
+const maxUnsyncedBytes = link.MaxResetDistance
 
 // Sync makes durable whatever was appended before the call. Callers that come while an fsync is under way share the next one.
 // Append goes on meanwhile. After an error nothing more is accepted: the log must be opened again.
@@ -11,29 +19,51 @@ func (l *Log) Sync() error {
 	l.mu.Lock()
 	target := l.appends
 	l.mu.Unlock()
+	return l.syncUntil(func() bool { return l.synced >= target })
+}
+
+// syncBefore makes durable what has to be before f begins a window: what came on older timelines; the first window of its own,
+// so that this one is there wherever others are; and what lies more than maxUnsyncedBytes before f.
+func (l *Log) syncBefore(f *link.Frame) error {
+	l.mu.Lock()
+	last := l.lines[len(l.lines)-1]
+	early := len(last.windows) == 0 || len(last.windows) == 1 && l.durable != l.newest
+	l.mu.Unlock()
+	if early {
+		return l.Sync()
+	}
+	return l.syncUntil(func() bool { return uint64(f.Start-l.state.Flushed) <= maxUnsyncedBytes })
+}
+
+// syncUntil syncs until enough, which is called with l.mu held, says so. It is the only one that makes windows durable.
+func (l *Log) syncUntil(enough func() bool) error {
+	if done, err := l.syncedEnough(enough); done { // without waiting for an fsync that is under way
+		return err
+	}
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
-	l.mu.Lock()
-	if l.failed != nil || l.synced >= target {
-		defer l.mu.Unlock()
-		return l.failed
+	if done, err := l.syncedEnough(enough); done {
+		return err
 	}
-	w, appends, names, tli, end := l.newest, l.appends, l.newNames, l.state.Timeline, l.state.End
-	size := w.size.Load() // a frame's bytes are in the file before they count here
-	l.mu.Unlock()
-	err := l.syncFiles(w, size, names)
 	l.mu.Lock()
-	completed := err == nil && w != l.durable
+	windows, appends, tli, end := slices.Clone(l.unsynced), l.appends, l.state.Timeline, l.state.End
+	newest := windows[len(windows)-1]
+	size := newest.size.Load() // a frame's bytes are in the file before they count here
+	l.mu.Unlock()
+	err := l.syncFiles(windows, size)
+	l.mu.Lock()
+	completed := err == nil && newest != l.durable
 	if err != nil {
 		l.failed = err
 	} else {
-		l.synced, l.newNames, l.durable = appends, nil, w // newNames only changes with syncMu held
-		if tli != l.state.Timeline {                      // the timeline ended meanwhile
-			end = min(end, l.state.End)
-		}
-		l.state.Flushed = end
+		l.unsynced = slices.Delete(l.unsynced, 0, len(windows)-1) // the last one may have grown meanwhile
+		l.synced, l.durable = appends, newest
+		l.state.Flushed = l.flushedAt(tli, end)
 	}
 	l.mu.Unlock()
+	if err == nil {
+		l.closeSynced(windows[:len(windows)-1])
+	}
 	l.changed.Notify()
 	if completed {
 		l.completed.Notify()
@@ -41,21 +71,56 @@ func (l *Log) Sync() error {
 	return err
 }
 
-// syncFiles makes the first size bytes of a window and its name durable. l.syncMu is held, so the window stays open.
-func (l *Log) syncFiles(w *window, size int64, names []string) error {
+func (l *Log) syncedEnough(enough func() bool) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed != nil || enough(), l.failed
+}
+
+// flushedAt returns what is durable of the current timeline when everything below end on tli is. l.mu is held.
+func (l *Log) flushedAt(tli protocol.Timeline, end protocol.LSN) protocol.LSN {
+	if tli != l.state.Timeline { // it ended meanwhile, perhaps at a lower position
+		return min(end, l.state.End)
+	}
+	return end
+}
+
+// syncFiles makes windows durable, oldest first, then their names, and remembers that size bytes of the newest are. l.syncMu is
+// held, so they stay open.
+func (l *Log) syncFiles(windows []*window, size int64) error {
 	if l.noSync {
 		return nil
 	}
 	began := time.Now()
-	if err := w.file.Sync(); err != nil {
-		return fmt.Errorf("sync window %s: %w; restart the node", w.path, err)
+	var dirs []string
+	for _, w := range windows {
+		if err := w.file.Sync(); err != nil {
+			return fmt.Errorf("sync window %s: %w; restart the node", w.path, err)
+		}
+		for _, dir := range w.names {
+			if !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		}
 	}
-	for _, dir := range names {
+	for _, dir := range dirs {
 		if err := l.fs.SyncDir(dir); err != nil {
 			return fmt.Errorf("sync directory %s: %w; restart the node", dir, err)
 		}
 	}
-	l.writeMarker(w, size)
+	for _, w := range windows {
+		w.names = nil
+	}
+	l.writeMarker(windows[len(windows)-1], size)
 	l.metrics.syncedIn(time.Since(began))
 	return nil
+}
+
+// closeSynced closes the files of windows that are durable and take no more frames.
+func (l *Log) closeSynced(windows []*window) {
+	for _, w := range windows {
+		if err := w.file.Close(); err != nil && !l.noSync {
+			l.logger.Warn("close window", lsnField(w.header.Start), errField(err)) // it was synced
+		}
+	}
 }

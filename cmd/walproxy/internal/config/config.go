@@ -12,6 +12,7 @@ type Config struct {
 	Recompress  Recompress  `yaml:"recompress"`
 	Spool       Spool       `yaml:"spool"`
 	Acknowledge Acknowledge `yaml:"acknowledge"`
+	Archive     Archive     `yaml:"archive"`
 	HTTP        HTTP        `yaml:"http"`
 	Log         Log         `yaml:"log"`
 }
@@ -72,6 +73,7 @@ type Auth struct {
 	Rules       []AuthRule `yaml:"rules"`
 	Maps        []Mapping  `yaml:"maps"`
 	Replication Names      `yaml:"replication"`
+	MaxFailures int        `yaml:"max_failures"` // 0: no bound
 	Query       AuthQuery  `yaml:"query"`
 }
 
@@ -127,6 +129,16 @@ type Spool struct {
 	Keep     Bytes    `yaml:"keep"`
 	Seal     bool     `yaml:"seal"`
 	Fsync    bool     `yaml:"fsync"`
+}
+
+// Archive says where WAL is kept for long.
+type Archive struct {
+	Store        StoreAddress  `yaml:"store"` // empty: nowhere
+	Slot         string        `yaml:"slot"`
+	Tail         bool          `yaml:"tail"`
+	TailInterval time.Duration `yaml:"tail_interval"`
+	TailBytes    Bytes         `yaml:"tail_bytes"` // 0: only the interval counts
+	Timeout      time.Duration `yaml:"timeout"`
 }
 
 // Acknowledge says what is reported to the upstream.

@@ -67,17 +67,17 @@ func (n *Node) backupNeeds(lsn protocol.LSN) bool {
 	return false
 }
 
-// Next implements walsender.WALReader.
-func (e *earlier) Next(ctx context.Context, limit int) (protocol.LSN, []byte, error) {
+// Append implements walsender.WALReader.
+func (e *earlier) Append(ctx context.Context, dst []byte, limit int) (protocol.LSN, []byte, error) {
 	if e.next >= e.end {
 		if e.then == nil {
 			then, err := e.feed.OpenWAL(e.tli, e.next)
 			if err != nil {
-				return 0, nil, err
+				return 0, dst, err
 			}
 			e.then = then
 		}
-		return e.then.Next(ctx, limit)
+		return e.then.Append(ctx, dst, limit)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = e.up.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -86,13 +86,13 @@ func (e *earlier) Next(ctx context.Context, limit int) (protocol.LSN, []byte, er
 			if ctx.Err() != nil {
 				err = ctx.Err()
 			}
-			return 0, nil, err
+			return 0, dst, err
 		}
 	}
 	n := min(limit, len(e.rest), int(min(e.end-e.next, 1<<30)))
 	start, wal := e.next, e.rest[:n]
 	e.next, e.rest = e.next+protocol.LSN(n), e.rest[n:]
-	return start, wal, nil
+	return start, append(dst, wal...), nil
 }
 
 // receive takes one message of the upstream.

@@ -20,7 +20,7 @@ var (
 
 // Options of a comparison.
 type Options struct {
-	From, To protocol.LSN             // bounds; 0 is none
+	From, To protocol.LSN            // bounds; 0 is none
 	Progress func(done, total int64) // bytes of WAL; nil: nobody looks
 }
 
