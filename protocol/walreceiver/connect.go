@@ -40,7 +40,9 @@ func (r *Receiver) connect(ctx context.Context, sink Sink, avoid string) (*conn,
 
 func (r *Receiver) connectSession(ctx context.Context, sink Sink, session *session, avoid string) (c *conn, err error) {
 	for _, p := range session.passes(avoid) {
-		vet := func(ctx context.Context, c *pgconn.PgConn, peer string) error { return r.vet(ctx, c, peer, sink, p, session.systemID) }
+		vet := func(ctx context.Context, c *pgconn.PgConn, peer string) error {
+			return r.vet(ctx, c, peer, sink, p, session.systemID)
+		}
 		if c, err = session.attempt(ctx, r.options.ReceiverTimeout, vet); err == nil {
 			return c, nil
 		}

@@ -71,9 +71,11 @@ type upstream struct {
 	of *relayed
 }
 
-func (u *upstream) Peer() string                  { return "upstream" }
-func (u *upstream) Parameters() map[string]string { return map[string]string{"server_version": "15.99"} }
-func (u *upstream) IsNode() bool                  { return u.of.isNode }
+func (u *upstream) Peer() string { return "upstream" }
+func (u *upstream) Parameters() map[string]string {
+	return map[string]string{"server_version": "15.99"}
+}
+func (u *upstream) IsNode() bool { return u.of.isNode }
 
 func (u *upstream) Cancel(context.Context) error {
 	u.of.mu.Lock()
