@@ -151,9 +151,17 @@ func walsenderSQL(ctx context.Context, t *testing.T, b *nodeproc.Node) {
 	}
 }
 
-// TestConformanceSQL33Rewind: statement 33. A primary that was left behind by a failover is rewound, and follows again, with nothing but
-// the node's address.
-func TestConformanceSQL33Rewind(t *testing.T) {
+// TestConformanceSQL: statements 32 and 33.
+func TestConformanceSQL(t *testing.T) {
+	t.Parallel()
+	t.Run("33_pg_rewind", rewinds)
+	for _, major := range []int{17, 18} {
+		t.Run(fmt.Sprintf("32_slotsync_%d", major), func(t *testing.T) { synchronizesSlots(t, major) })
+	}
+}
+
+// rewinds: a primary that was left behind by a failover is rewound, and follows again, with nothing but the node's address.
+func rewinds(t *testing.T) {
 	t.Parallel()
 	ctx := setting(t, patience)
 	old := startPrimary(ctx, t, pgcluster.Options{Major: 15, NoFsync: true, Conf: append([]string{"wal_log_hints = on"}, fastRetry...)})
@@ -180,38 +188,32 @@ func TestConformanceSQL33Rewind(t *testing.T) {
 	sameRows(ctx, t, promoted, old)
 }
 
-// TestConformanceSQL32SlotSync: statement 32. A standby of 17 and 18 synchronizes a logical failover slot of the primary by the node that it
-// streams from.
-func TestConformanceSQL32SlotSync(t *testing.T) {
+// synchronizesSlots: a standby of 17 or 18 synchronizes a logical failover slot of the primary by the node that it streams from.
+func synchronizesSlots(t *testing.T, major int) {
 	t.Parallel()
-	for _, major := range []int{17, 18} {
-		t.Run(fmt.Sprint(major), func(t *testing.T) {
-			t.Parallel()
-			ctx := setting(t, patience)
-			primary := startPrimary(ctx, t, pgcluster.Options{Major: major, NoFsync: true, Conf: append([]string{"wal_level = logical"}, fastRetry...)})
-			standby := cloneOf(ctx, t, primary)
-			node := sqlNode(ctx, t, primary.Conninfo(), "standby1")
-			conn, err := pgconn.Connect(ctx, node.Conninfo()+" replication=true sslmode=disable")
-			must(t, err)
-			_, err = conn.Exec(ctx, "CREATE_REPLICATION_SLOT standby1 PHYSICAL RESERVE_WAL").ReadAll()
-			must(t, err)
-			must(t, conn.Close(ctx))
-			must(t, standby.MakeStandby(node.Conninfo()+" dbname=postgres", "standby1"))
-			must(t, standby.Configure("hot_standby_feedback = on", "sync_replication_slots = on"))
-			must(t, standby.Start(ctx))
-			must(t, primary.Exec(ctx, "SELECT pg_create_logical_replication_slot('failover1', 'test_decoding', false, false, true)"))
-			must(t, pgcluster.Until(ctx, func() (bool, error) {
-				if err := primary.Exec(ctx, "INSERT INTO t (text) VALUES ('x'); SELECT pg_log_standby_snapshot()"); err != nil {
-					return false, err
-				}
-				if err := primary.Exec(ctx, "SELECT pg_replication_slot_advance('failover1', pg_current_wal_flush_lsn())"); err != nil {
-					return false, err
-				}
-				n, err := standby.Value(ctx, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'failover1' AND synced AND NOT temporary")
-				return n == "1", err
-			}))
-		})
-	}
+	ctx := setting(t, patience)
+	primary := startPrimary(ctx, t, pgcluster.Options{Major: major, NoFsync: true, Conf: append([]string{"wal_level = logical"}, fastRetry...)})
+	standby := cloneOf(ctx, t, primary)
+	node := sqlNode(ctx, t, primary.Conninfo(), "standby1")
+	conn, err := pgconn.Connect(ctx, node.Conninfo()+" replication=true sslmode=disable")
+	must(t, err)
+	_, err = conn.Exec(ctx, "CREATE_REPLICATION_SLOT standby1 PHYSICAL RESERVE_WAL").ReadAll()
+	must(t, err)
+	must(t, conn.Close(ctx))
+	must(t, standby.MakeStandby(node.Conninfo()+" dbname=postgres", "standby1"))
+	must(t, standby.Configure("hot_standby_feedback = on", "sync_replication_slots = on"))
+	must(t, standby.Start(ctx))
+	must(t, primary.Exec(ctx, "SELECT pg_create_logical_replication_slot('failover1', 'test_decoding', false, false, true)"))
+	must(t, pgcluster.Until(ctx, func() (bool, error) {
+		if err := primary.Exec(ctx, "INSERT INTO t (text) VALUES ('x'); SELECT pg_log_standby_snapshot()"); err != nil {
+			return false, err
+		}
+		if err := primary.Exec(ctx, "SELECT pg_replication_slot_advance('failover1', pg_current_wal_flush_lsn())"); err != nil {
+			return false, err
+		}
+		n, err := standby.Value(ctx, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'failover1' AND synced AND NOT temporary")
+		return n == "1", err
+	}))
 }
 
 // TestBarman runs Debian's Barman with the node as its only server: receive-wal, backup by pg_basebackup, check. Barman looks for a
