@@ -86,8 +86,8 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 
 // command is what a reader runs to measure the same.
 func (b *bench) command() string {
-	return fmt.Sprintf("go run ./integration/bench -parts %s -codecs %s -wal %d -behind %d -seconds %d -rounds %d",
-		b.parts, b.codecs, b.walMiB, b.behindMiB, b.seconds, b.rounds)
+	return fmt.Sprintf("go run ./integration/bench -parts %s -codecs %s -wal %d -behind %d -seconds %d -rounds %d -scale %d",
+		b.parts, b.codecs, b.walMiB, b.behindMiB, b.seconds, b.rounds, b.scale)
 }
 
 // primary starts a server with a pgbench database.

@@ -201,7 +201,7 @@ func readAnswer(t *testing.T, conn io.Reader) []byte {
 // TestBackupIsRelayed: behind one, two and three nodes a client gets what the server said, byte for byte, twice in one session; and the
 // node reserves WAL before the client knows where the backup begins.
 func TestBackupIsRelayed(t *testing.T) {
-	want := backupAnswer(3 << 20)
+	want := backupAnswer(700 << 10)
 	refusal := encoded(&pgproto3.NoticeResponse{Severity: "WARNING", Code: "01000", Message: "careful"},
 		&pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "XX001", Message: "checksum", UnknownFields: map[byte]string{'p': "12"}})
 	script := play(t, map[string][]byte{"BASE_BACKUP (LABEL 'x')": want, "BASE_BACKUP": refusal})
@@ -347,7 +347,7 @@ func TestBackupWithoutUpstream(t *testing.T) {
 	half := func(cut int) *relayed {
 		return newRelayed(func(server net.Conn) {
 			_, _, _ = readMessage(server)
-			answer := backupAnswer(1 << 20)
+			answer := backupAnswer(300 << 10)
 			_, _ = server.Write(answer[:bytes.Index(answer, typed('c', nil))-cut])
 		})
 	}
