@@ -45,7 +45,7 @@ func main() {
 	flag.IntVar(&b.seconds, "seconds", 20, "seconds of pgbench for each latency figure")
 	flag.IntVar(&b.rounds, "rounds", 3, "rounds of throughput; the best counts, for each side")
 	flag.IntVar(&b.scale, "scale", 40, "pgbench scale of the database that base backups are taken of")
-	flag.StringVar(&b.parts, "parts", "latency,memory,throughput,fanout,basebackup", "what to measure")
+	flag.StringVar(&b.parts, "parts", "latency,memory,throughput,fanout,connect,basebackup", "what to measure")
 	flag.StringVar(&b.codecs, "codecs", "none,zstd,auto", "codecs of the throughput part")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -67,7 +67,7 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 	for _, part := range []struct {
 		name string
 		do   func(context.Context) error
-	}{{"latency", b.latency}, {"memory", b.memory}, {"throughput", b.throughput}, {"fanout", b.fanout}, {"basebackup", b.baseBackup}} {
+	}{{"latency", b.latency}, {"memory", b.memory}, {"throughput", b.throughput}, {"fanout", b.fanout}, {"connect", b.connect}, {"basebackup", b.baseBackup}} {
 		if !strings.Contains(b.parts, part.name) {
 			continue
 		}

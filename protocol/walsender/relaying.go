@@ -75,6 +75,7 @@ func (s *session) relay(ctx, shutdown context.Context, text, keyword string, to 
 const (
 	keywordBackup   = "BASE_BACKUP"
 	keywordManifest = "UPLOAD_MANIFEST"
+	keywordSQL      = "SQL"
 )
 
 // relayed is a session's own connection to an upstream, made when a command needs it.
@@ -305,6 +306,8 @@ func (r *relaying) forward(ctx context.Context, src io.Reader, stopWatching func
 		switch kind {
 		case 'E', 'G', 'Z':
 			return true
+		case 'S': // the session reports its own settings; those that SQL changes are the server's
+			return r.wrapper == nil && r.keyword != keywordSQL
 		}
 		return !r.begun && kind == 'D'
 	})
@@ -317,6 +320,8 @@ func (r *relaying) forward(ctx context.Context, src io.Reader, stopWatching func
 			return errOver
 		}
 		switch piece.Kind {
+		case 'S':
+			continue
 		case 'D':
 			r.begun = true
 			r.reserve(ctx, piece)

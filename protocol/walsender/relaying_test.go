@@ -202,11 +202,14 @@ func readAnswer(t *testing.T, conn io.Reader) []byte {
 // node reserves WAL before the client knows where the backup begins.
 func TestBackupIsRelayed(t *testing.T) {
 	want := backupAnswer(700 << 10)
+	script := func(answers map[string][]byte) func(net.Conn) {
+		answers["BASE_BACKUP (LABEL 'x')"] = append(bytes.Clone(want), encoded(&pgproto3.ParameterStatus{Name: "in_hot_standby", Value: "off"})...)
+		return play(t, answers)
+	}
 	refusal := encoded(&pgproto3.NoticeResponse{Severity: "WARNING", Code: "01000", Message: "careful"},
 		&pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "XX001", Message: "checksum", UnknownFields: map[byte]string{'p': "12"}})
-	script := play(t, map[string][]byte{"BASE_BACKUP (LABEL 'x')": want, "BASE_BACKUP": refusal})
 	for nodes := 1; nodes <= 3; nodes++ {
-		relay := newRelayed(script)
+		relay := newRelayed(script(map[string][]byte{"BASE_BACKUP": refusal}))
 		last := relay
 		var h *harness
 		for range nodes {

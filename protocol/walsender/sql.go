@@ -70,7 +70,10 @@ func (s *session) greetSQL(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.ready()
+	if err := s.addKey(); err != nil {
+		return err
+	}
+	return s.wire.ready() // what the upstream reports from now on comes from it
 }
 
 // relaySession carries the client's messages to the server and the server's to the client until one of them goes, the node
