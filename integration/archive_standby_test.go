@@ -146,7 +146,7 @@ func TestArchiveEverySegmentSoak(t *testing.T) {
 	}
 	archived(ctx, t, primary)
 	count := everySegment(ctx, t, primary, store)
-	t.Log(fmt.Sprintf("%d segments are the same", count))
+	t.Logf("%d segments are the same", count)
 	if count < 128 {
 		t.Fatalf("only %d segments", count)
 	}
