@@ -3,6 +3,7 @@ package walsender
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,7 @@ func (s *session) execute(ctx, shutdown context.Context, cmd protocol.Command) e
 	case protocol.AlterReplicationSlot:
 		return s.alterSlot(c.Slot)
 	}
-	err := protocol.Errorf(protocol.CodeFeatureNotSupported, "%s is not supported by walproxy yet", cmd.Keyword())
+	err := protocol.Errorf(protocol.CodeFeatureNotSupported, "%s is not supported by this node", cmd.Keyword())
 	if _, logical := cmd.(protocol.Logical); logical {
 		err.Message = "logical replication is not supported by walproxy"
 	}
@@ -60,12 +61,26 @@ func (s *session) show(name string) error {
 		return nil
 	}
 	canonical, value, known := s.settings.show(name)
+	if live := s.roleSetting(name); live != "" {
+		value = live
+	}
 	if !known {
 		return protocol.Errorf(protocol.CodeUndefinedObject, "unrecognized configuration parameter \"%s\"", name)
 	}
 	s.wire.out = protocol.AppendRowDescription(s.wire.out, protocol.ShowColumns(canonical))
 	s.wire.out = protocol.AppendDataRow(s.wire.out, []byte(value))
 	return nil
+}
+
+// roleSetting returns what a setting that shows the upstream's role is now; "" for another one. What was reported of it stays
+// until ready.
+func (s *session) roleSetting(name string) string {
+	name = strings.ToLower(name)
+	if !slices.Contains(liveSettings, name) {
+		return ""
+	}
+	identity, _ := s.server.backend.Identity()
+	return identity.Settings[name]
 }
 
 func (s *session) timelineHistory(tli protocol.Timeline) error {

@@ -45,6 +45,8 @@ type session struct {
 	skipping bool                    // until Sync, after an error of the extended protocol
 	kill     context.CancelCauseFunc // ends the session with the cause; from any goroutine
 	ended    chan struct{}           // closed when the session has let go of everything
+	backup   relayed                 // where base backups come from
+	sql      relayed                 // where SQL goes; open is nil if it does not
 
 	mu      sync.Mutex
 	command context.CancelCauseFunc // of the command that runs; nil between commands
@@ -63,6 +65,8 @@ func newSession(server *Server, conn net.Conn, unix bool) *session {
 // run serves the client until it goes, ctx ends (the node shuts down), or the session is killed.
 func (s *session) run(ctx context.Context) {
 	defer close(s.ended)
+	defer s.backup.close()
+	defer s.sql.close()
 	defer func() { _ = s.wire.conn.Close() }() // of TLS too, whose conn comes later
 	killed, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
@@ -72,7 +76,11 @@ func (s *session) run(ctx context.Context) {
 		defer s.server.unregister(s.pid)
 		defer s.server.slots.DropTemporary(s.pid)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case s.isSQL:
+		err = s.relaySession(ctx, killed)
+	default:
 		err = s.loop(ctx, killed)
 	}
 	var refusal *protocol.Error
@@ -131,7 +139,11 @@ func (s *session) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.greet(); err != nil {
+	greet := s.greet
+	if s.isSQL {
+		greet = func() error { return s.greetSQL(ctx) }
+	}
+	if err := greet(); err != nil {
 		return err
 	}
 	return s.wire.readDeadline(time.Time{})
@@ -154,12 +166,7 @@ func (s *session) greet() error {
 	if err := s.wire.add(&pgproto3.AuthenticationOk{}); err != nil {
 		return err
 	}
-	s.key = make([]byte, 4)
-	if s.version > versionWord { // 3.2
-		s.key = make([]byte, 32)
-	}
-	rand.Read(s.key)
-	if err := s.server.register(s); err != nil {
+	if err := s.enter(); err != nil {
 		return err
 	}
 	if !s.access.mayReplicate(s.user, s.role) {
@@ -169,6 +176,7 @@ func (s *session) greet() error {
 	if err := s.settings.apply(s.startup); err != nil {
 		return err
 	}
+	s.refresh()
 	for _, p := range s.settings.reported() {
 		if err := s.wire.add(&pgproto3.ParameterStatus{Name: p.name, Value: p.value}); err != nil {
 			return err
@@ -179,10 +187,25 @@ func (s *session) greet() error {
 			return err
 		}
 	}
-	if err := s.wire.add(&pgproto3.BackendKeyData{ProcessID: uint32(s.pid), SecretKey: s.key}); err != nil {
+	if err := s.addKey(); err != nil {
 		return err
 	}
-	return s.wire.ready()
+	return s.ready()
+}
+
+// enter makes the session one that a cancel request can name.
+func (s *session) enter() error {
+	s.key = make([]byte, 4)
+	if s.version >= versionWord+2 { // 3.2
+		s.key = make([]byte, 32)
+	}
+	rand.Read(s.key)
+	return s.server.register(s)
+}
+
+// addKey appends what the client must name in a cancel request.
+func (s *session) addKey() error {
+	return s.wire.add(&pgproto3.BackendKeyData{ProcessID: uint32(s.pid), SecretKey: s.key})
 }
 
 // errNoReplication is the error of a user without the REPLICATION attribute.
@@ -195,6 +218,37 @@ func (s *session) errNoReplication() error {
 	err := protocol.Fatalf(protocol.CodeInsufficientPrivilege, "permission denied to start WAL sender")
 	err.Detail = "Only roles with the REPLICATION attribute may start a WAL sender process."
 	return err
+}
+
+// liveSettings are those that change with the upstream's role, while sessions go on.
+var liveSettings = []string{"in_hot_standby", "transaction_read_only"}
+
+// refresh takes over what the upstream's role is by now.
+func (s *session) refresh() (changed []string) {
+	identity, _ := s.server.backend.Identity()
+	for _, name := range liveSettings {
+		if value, known := identity.Settings[name]; known && s.settings.values[name] != value {
+			if _, defined := s.settings.values[name]; defined {
+				s.settings.values[name] = value
+				changed = append(changed, name)
+			}
+		}
+	}
+	return changed
+}
+
+// ready says that the next command can come, and before that which reported settings have changed since the last time.
+//
+// Source: PostgreSQL src/backend/utils/misc/guc.c, ReportChangedGUCOptions (14-18).
+func (s *session) ready() error {
+	for _, name := range s.refresh() {
+		if d, ok := find(name, s.major); ok && d.reported != 0 && d.reported <= s.major {
+			if err := s.wire.add(&pgproto3.ParameterStatus{Name: d.name, Value: s.settings.values[name]}); err != nil {
+				return err
+			}
+		}
+	}
+	return s.wire.ready()
 }
 
 // loop executes commands until the session ends. The error says why; one of type *protocol.Error is to be sent.
@@ -228,7 +282,7 @@ func (s *session) dispatch(killed, shutdown context.Context, kind byte, body []b
 		return errClosed
 	case kind == 'S':
 		s.skipping = false
-		return s.wire.ready()
+		return s.ready()
 	case s.skipping:
 		return nil
 	}
@@ -257,15 +311,34 @@ func (s *session) query(killed, shutdown context.Context, text string) error {
 			return err
 		}
 	}
-	if err != nil {
+	isSQL := err != nil && errors.Is(err, protocol.ErrNotReplication) && s.relaysSQL()
+	if err != nil && !isSQL {
 		return s.answer("", err)
 	}
 	ctx, cancel := context.WithCancelCause(killed)
+	defer cancel(nil)
 	s.setCommand(cancel)
-	err = s.execute(ctx, shutdown, cmd)
-	s.setCommand(nil)
-	cancel(nil)
-	return s.answer(cmd.Keyword(), err)
+	defer s.setCommand(nil)
+	switch {
+	case isSQL:
+		err = s.relay(ctx, shutdown, text, keywordSQL, &s.sql)
+	case s.server.options.Relay != nil && isRelayed(cmd):
+		err = s.relayCommand(ctx, shutdown, text, cmd.Keyword())
+	default:
+		return s.answer(cmd.Keyword(), s.execute(ctx, shutdown, cmd))
+	}
+	if err != nil {
+		return s.answer("", err)
+	}
+	return s.ready()
+}
+
+func isRelayed(cmd protocol.Command) bool {
+	switch cmd.(type) {
+	case protocol.BaseBackup, protocol.UploadManifest:
+		return true
+	}
+	return false
 }
 
 // answer ends a command: with its tag, or with the error, which drops the session's temporary slots. The session ends if
@@ -273,7 +346,7 @@ func (s *session) query(killed, shutdown context.Context, text string) error {
 func (s *session) answer(tag string, err error) error {
 	if err == nil {
 		s.wire.out = protocol.AppendCommandComplete(s.wire.out, tag)
-		return s.wire.ready()
+		return s.ready()
 	}
 	if errors.Is(err, errClosed) {
 		return err
@@ -293,7 +366,7 @@ func (s *session) answer(tag string, err error) error {
 	if s.skipping {
 		return s.wire.flush()
 	}
-	return s.wire.ready()
+	return s.ready()
 }
 
 // public returns what a client may know of an error of the node's: nothing of its files.
