@@ -9,7 +9,8 @@ import (
 	"walproxy/protocol/link"
 )
 
-// sealedFrameBytes is how much WAL a frame of a sealed window carries at most. Larger ones would save a few bytes each and make
+// sealedFrameBytes is how much WAL a frame of a sealed window carries as a rule: up to the record that begins next, twice as much
+// at most. Larger ones would save a few bytes each and make
 // readers hold more.
 const sealedFrameBytes = 256 << 10
 
@@ -213,8 +214,9 @@ func (s *Sealer) encode(dst []byte, h link.WindowHeader, stats *SealStats) ([]by
 	s.writer.Reset()
 	before := s.writer.Stats().Mismatches
 	s.builder.Begin(dst, h)
-	for at := 0; at < len(s.wal); at += sealedFrameBytes {
-		piece := s.wal[at:min(at+sealedFrameBytes, len(s.wal))]
+	for at, end := 0, 0; at < len(s.wal); at = end {
+		end = recordStart(s.wal, h.Start, int(h.WALBlockSize), min(at+sealedFrameBytes, len(s.wal)), at+2*sealedFrameBytes)
+		piece := s.wal[at:end]
 		if err := s.writer.Write(h.Timeline, h.Start+protocol.LSN(at), piece, s.builder.Add); err != nil {
 			return nil, err
 		}
