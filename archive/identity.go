@@ -36,7 +36,7 @@ func (i Identity) valid() bool {
 
 // identityFile is the identity object as JSON.
 type identityFile struct {
-	Version      int    `json:"walproxy_archive"`
+	Version      int    `json:"archive_version"`
 	SystemID     string `json:"system_identifier"`
 	Major        int    `json:"postgresql_major"`
 	SegmentSize  uint32 `json:"wal_segment_size"`
@@ -60,7 +60,7 @@ func (i Identity) encode() []byte {
 func decodeIdentity(b []byte) (Identity, error) {
 	bad := func(err error) (Identity, error) { return Identity{}, &CorruptError{Name: identityName, Err: err} }
 	var version struct {
-		Version int `json:"walproxy_archive"`
+		Version int `json:"archive_version"`
 	}
 	if err := json.Unmarshal(b, &version); err != nil {
 		return bad(err)

@@ -33,6 +33,9 @@ const (
 	maxNameBytes = 512 // a key in a bucket has up to 1024, with the prefix
 )
 
+// IsIdentity reports whether name is the identity object's.
+func IsIdentity(name string) bool { return name == identityName }
+
 // WALName returns the name of the object that holds the WAL from start up to end of a timeline. Names sort by timeline, then
 // start, then end.
 func WALName(tli protocol.Timeline, start, end protocol.LSN) string {

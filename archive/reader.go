@@ -147,6 +147,12 @@ func (r *Reader) History(ctx context.Context, tli protocol.Timeline) (protocol.H
 	return h, nil
 }
 
+// Known returns the ancestry of a timeline if it was needed so far: if its own objects did not hold all that was read of it.
+func (r *Reader) Known(tli protocol.Timeline) (protocol.History, bool) {
+	h, ok := r.histories[tli]
+	return h, ok
+}
+
 // find makes r.object one that holds lsn of tli itself.
 //
 // Errors: *MissingError, *GapError, *CorruptError if the only object that holds lsn cannot be read.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"iter"
+	"time"
 )
 
 // Store holds objects by name. Names are slash-separated, of ASCII letters, digits, '.', '-' and '_', and relative to the
@@ -33,6 +34,7 @@ type Store interface {
 
 // Info is what a listing says of an object.
 type Info struct {
-	Name  string
-	Bytes int64
+	Name     string
+	Bytes    int64
+	Modified time.Time // when it was stored
 }

@@ -13,11 +13,12 @@ import (
 	"walproxy/integration/pgcluster"
 )
 
-// TestFaultsOnEveryHop cuts, stalls and half-opens the connections of every hop in random order, under load. Afterwards
+// TestFaultsOnEveryHopSoak cuts, stalls and half-opens the connections of every hop in random order, under load. Afterwards
 // everybody has the same WAL.
-func TestFaultsOnEveryHop(t *testing.T) {
+func TestFaultsOnEveryHopSoak(t *testing.T) {
 	t.Parallel()
-	ctx := setting(t, 10*patience)
+	n := rounds(9, 300)
+	ctx := setting(t, patience+time.Duration(n)*20*time.Second)
 	choice := random(t)
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, Conf: append([]string{"wal_keep_size = 2GB"}, fastRetry...)})
 	standby := cloneOf(ctx, t, primary)
@@ -32,7 +33,7 @@ func TestFaultsOnEveryHop(t *testing.T) {
 	from := lsn.Floor(primary.Options.SegmentBytes())
 	must(t, standby.WaitReplayed(ctx, lsn))
 	hops := []*faultproxy.Proxy{first, second, third}
-	for range rounds(9, 300) {
+	for range n {
 		hop := hops[choice.IntN(len(hops))]
 		switch choice.IntN(5) {
 		case 0:

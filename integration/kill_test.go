@@ -22,7 +22,7 @@ import (
 func TestKillsSoak(t *testing.T) {
 	t.Parallel()
 	choice := random(t)
-	n := rounds(20, 200)
+	n := rounds(12, 200)
 	k := startKills(setting(t, patience+time.Duration(n)*20*time.Second), t, choice)
 	for round := range n {
 		k.round(round)

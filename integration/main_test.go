@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"walproxy/integration/pgcluster"
 )
 
 // buildDir holds the program under test while the tests run.
@@ -22,7 +24,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	var err error
-	if buildDir, err = os.MkdirTemp("", "walproxy-test-"); err != nil {
+	if buildDir, err = pgcluster.TempDir("walproxy-test-"); err != nil { // servers call walproxy too
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

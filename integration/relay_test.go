@@ -43,7 +43,13 @@ func startRelay(ctx context.Context, t *testing.T, options pgcluster.Options) *r
 func startRelayWith(ctx context.Context, t *testing.T, options pgcluster.Options, config string) *relay {
 	t.Helper()
 	options.Conf = append(options.Conf, fastRetry...)
-	r := &relay{ctx: ctx, t: t, primary: startPrimary(ctx, t, options)}
+	return relayBehind(ctx, t, startPrimary(ctx, t, options), config)
+}
+
+// relayBehind starts everything but the primary.
+func relayBehind(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, config string) *relay {
+	t.Helper()
+	r := &relay{ctx: ctx, t: t, primary: primary}
 	r.standby = cloneOf(ctx, t, r.primary)
 	r.a = startNode(ctx, t, nodeproc.Options{Config: fastNode(r.primary.Conninfo(), config)})
 	r.b = startNode(ctx, t, nodeproc.Options{Config: fastNode(r.a.Conninfo(), config)})
@@ -51,7 +57,7 @@ func startRelayWith(ctx context.Context, t *testing.T, options pgcluster.Options
 	must(t, r.standby.Start(ctx))
 	lsn := write(ctx, t, r.primary, 1)
 	r.from = lsn.Floor(r.primary.Options.SegmentBytes())
-	if _, tool, err := pgcluster.FindTool("pg_receivewal"); err == nil && tool >= options.Major {
+	if _, tool, err := pgcluster.FindTool("pg_receivewal"); err == nil && tool >= primary.Major {
 		r.receiveA, r.receiveB = receive(t, r.a.Conninfo()), receive(t, r.b.Conninfo())
 	}
 	r.caughtUp(lsn)

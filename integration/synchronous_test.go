@@ -37,28 +37,6 @@ func TestSynchronousStandbyBehindTwoNodes(t *testing.T) {
 	sameRows(ctx, t, primary, standby)
 }
 
-// TestSynchronousCommitWaits stops the standby behind two nodes: a commit then waits, and returns when the standby goes on.
-// With the default policy, where the node answers for itself, it would have returned.
-func TestSynchronousCommitWaits(t *testing.T) {
-	t.Parallel()
-	ctx := setting(t, patience)
-	primary, standby := synchronous(ctx, t, reporting)
-	must(t, standby.Stop(ctx, pgcluster.Fast))
-	committed := make(chan error, 1)
-	go func() { committed <- primary.Exec(ctx, "INSERT INTO t (text) VALUES ('waits')") }()
-	must(t, pgcluster.Until(ctx, func() (bool, error) {
-		waiting, err := primary.Value(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
-		return waiting == "1", err
-	}))
-	select {
-	case err := <-committed:
-		t.Fatalf("the commit returned (%v) while the standby was down", err)
-	default:
-	}
-	must(t, standby.Start(ctx))
-	must(t, <-committed)
-}
-
 // TestNodeAsSynchronousStandby lets the node answer for its own spool: commits return without any consumer, and what was
 // committed is in the node's spool even if the node is killed at that moment.
 func TestNodeAsSynchronousStandby(t *testing.T) {

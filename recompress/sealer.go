@@ -34,6 +34,7 @@ type Sealer struct {
 	reader   *Reader
 	builder  link.WindowBuilder
 	spare    []byte // the frames as they came
+	observe  CostObserver
 
 	writer *Writer     // for the window in progress
 	wal    []byte      // of it
@@ -87,6 +88,20 @@ func (s *Sealer) Seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Fr
 type seen struct {
 	best  link.Codec // of all frames
 	other bool       // there are frames of another codec
+	plain int        // bytes of WAL in raw frames
+}
+
+// rank orders codecs by how small they make WAL.
+func rank(c link.Codec) int {
+	switch c {
+	case link.CodecLZ4:
+		return 1
+	case link.CodecZstd:
+		return 2
+	case link.CodecModel:
+		return 3
+	}
+	return 0
 }
 
 // choose takes the writer for a window whose frames' best codec is given.
@@ -97,11 +112,13 @@ func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
 	o, codec := s.options, s.own
 	o.ResetDistance = h.ResetDistance
 	switch {
-	case best <= s.own:
+	case rank(best) <= rank(s.own):
 	case best == link.CodecModel:
 		o.Codec, codec = Model, best
 	case best == link.CodecZstd:
 		o.Codec, codec = Zstd, best
+	case best == link.CodecLZ4:
+		o.Codec, codec = LZ4, best
 	}
 	w := s.writers[codec]
 	if w == nil {
@@ -109,6 +126,7 @@ func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
 		if w, err = NewWriter(o); err != nil {
 			return err
 		}
+		w.ObserveCosts(s.observe)
 		s.writers[codec] = w
 	}
 	s.writer = w
@@ -116,12 +134,12 @@ func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
 }
 
 // What a frame costs a window beside the WAL in it: its header, and for the model about a byte. Other codecs lose more.
-const modelFrameBytes = 16
+const modelFrameBytes = 8
 
 // settled reports whether coding the window again would hardly save anything: its frames have the codec that they would get,
 // and are as few, or are the model's and cost less than a fiftieth of the window.
 func (s *Sealer) settled(seen seen, stats *SealStats) bool {
-	if seen.other || seen.best != s.writer.codec {
+	if seen.other || seen.best != s.writer.codec || seen.plain > len(s.wal)/64 {
 		return false
 	}
 	few := (len(s.wal)+sealedFrameBytes-1)/sealedFrameBytes + 1 // the end of the timeline
@@ -156,8 +174,14 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 			s.end = &end
 			continue
 		}
-		seen.other = seen.other || f.Codec != seen.best && next != h.Start
-		seen.best = max(seen.best, f.Codec)
+		if f.Codec == link.CodecRaw {
+			seen.plain += int(f.RawLen)
+		} else if f.Starts || f.Continues {
+			seen.other = seen.other || f.Codec != seen.best && seen.best != link.CodecRaw
+		}
+		if rank(f.Codec) > rank(seen.best) {
+			seen.best = f.Codec
+		}
 		next = f.End()
 	}
 	stats.WALBytes = int64(len(s.wal))
@@ -231,7 +255,7 @@ func (s *Sealer) verify(window []byte, h link.WindowHeader, stats *SealStats) er
 		if f.Codec == link.CodecTimelineEnd {
 			return nil
 		}
-		if f.Start != at || int(f.RawLen) > len(wal) || link.Checksum(wal[:f.RawLen]) != f.RawSum {
+		if f.Start != at || int(f.RawLen) > len(wal) || !f.Holds(wal[:f.RawLen]) {
 			return corrupt(f, "the sealed window holds other WAL")
 		}
 		wal, at = wal[f.RawLen:], f.End()

@@ -71,7 +71,7 @@ func (w *walk) below(ctx context.Context, base string) error {
 		if err != nil {
 			return err
 		}
-		if !w.yield(archive.Info{Name: name, Bytes: info.Size()}, nil) {
+		if !w.yield(archive.Info{Name: name, Bytes: info.Size(), Modified: info.ModTime()}, nil) {
 			return errStop
 		}
 	}

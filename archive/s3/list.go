@@ -53,7 +53,7 @@ func (s *Store) page(ctx context.Context, dst []archive.Info, prefix, after stri
 		if name <= after { // a server that does not know start-after
 			continue
 		}
-		dst = append(dst, archive.Info{Name: name, Bytes: info.Size})
+		dst = append(dst, archive.Info{Name: name, Bytes: info.Size, Modified: info.LastModified})
 		if len(dst) == pageKeys {
 			return dst, true, nil
 		}

@@ -47,7 +47,7 @@ var (
 func pages(t *testing.T) []page {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "protocol/link/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "protocol/link/*.md", "archive/*.md"} {
 		found, err := filepath.Glob(filepath.Join(repository, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, found, err)

@@ -27,6 +27,7 @@ pg_receivewal and other nodes, byte for byte as the primary wrote it.
 		newDemoCommand(),
 		newStatusCommand(),
 		newSlotsCommand(),
+		newArchiveCommand(),
 		newBenchCommand(),
 		newInspectCommand(),
 		newVerifyCommand(),

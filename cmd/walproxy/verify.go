@@ -24,6 +24,7 @@ which ranges were compared and what only one of them holds. Each of the two is
                                slot, up to the position that was flushed when the command began
   a directory                  the data directory of a server or of a node, running or not, or a directory with WAL segments,
                                as pg_receivewal writes it
+  a URL                        of an archive: file:///dir or s3://bucket/prefix
 
 It changes nothing anywhere. Of a timeline that has ended, WAL counts up to the point where the next one began.
 Exits with 0 if all that both hold is the same, 3 if it differs or one of them is damaged, 1 if they could not be

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,10 +37,13 @@ func (b *bench) fanout(ctx context.Context) error {
 		"WAL, so that each reads and decodes the spool by itself.\n", reportEvery, fanRate/1e6, b.seconds)
 	b.report.Line("| codec | WAL MB/s | delay p50 ms | p99 ms | all p50 ms | all p99 ms | node MiB with 0 | with %d | MiB each | catching up, MiB each |\n"+
 		"|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|", fanConsumers)
-	for _, codec := range []string{"none", "auto"} {
-		if err := b.fanoutWith(ctx, codec); err != nil {
+	for _, codec := range strings.Split(b.codecs, ",") {
+		if err := b.fanoutWith(ctx, codec, ""); err != nil {
 			return fmt.Errorf("codec %s: %w", codec, err)
 		}
+	}
+	if err := b.fanoutWith(ctx, "none", "spool:\n  fsync: off\n"); err != nil {
+		return fmt.Errorf("without fsync: %w", err)
 	}
 	b.report.Line("")
 	return nil
@@ -47,17 +51,26 @@ func (b *bench) fanout(ctx context.Context) error {
 
 // slotSaves runs pgbench with one consumer that reports as often as it can, and counts fsyncs.
 func (b *bench) slotSaves(ctx context.Context) error {
-	primary, node, err := b.fanPair(ctx, "auto")
+	primary, node, err := b.fanPair(ctx, "auto", "")
 	defer func() { b.closePair(primary, node) }()
 	if err != nil {
 		return err
 	}
-	crowd, err := b.join(ctx, node, 1, true)
+	start, err := primary.FlushLSN(ctx)
+	if err != nil {
+		return err
+	}
+	crowd, err := b.at(ctx, node.Options.Port, 1, start, true)
 	defer func() { err = errors.Join(err, crowd.leave()) }()
 	if err != nil {
 		return err
 	}
 	before, err := node.Metrics()
+	if err != nil {
+		return err
+	}
+	const committed = "SELECT sum(xact_commit) FROM pg_stat_database"
+	commitsBefore, err := number(ctx, primary, committed)
 	if err != nil {
 		return err
 	}
@@ -71,30 +84,35 @@ func (b *bench) slotSaves(ctx context.Context) error {
 		return err
 	}
 	per := func(name string) float64 { return (after[name] - before[name]) / seconds }
-	commits, err := primary.Value(ctx, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
-	if err != nil {
-		return err
-	}
-	total, err := strconv.ParseFloat(commits, 64)
+	commits, err := number(ctx, primary, committed)
 	if err != nil {
 		return err
 	}
 	b.report.Line("### Fsyncs\n")
 	b.report.Line("pgbench -c 4 for %d s, one consumer with a slot. Per second: %.0f commits, %.0f reports of the consumer, %.0f fsyncs of the spool\n"+
 		"(walproxy_spool_fsync_seconds_count), %.1f saves of the slots (walproxy_slots_saves_total; each is an fsync of the file and one of\n"+
-		"its directory).\n", b.seconds, total/seconds, float64(crowd.reports()-reports)/seconds, per("walproxy_spool_fsync_seconds_count"), per("walproxy_slots_saves_total"))
+		"its directory).\n", b.seconds, (commits-commitsBefore)/seconds, float64(crowd.reports()-reports)/seconds, per("walproxy_spool_fsync_seconds_count"), per("walproxy_slots_saves_total"))
 	return nil
 }
 
+// number returns the only value of a query.
+func number(ctx context.Context, c *pgcluster.Cluster, sql string) (float64, error) {
+	text, err := c.Value(ctx, sql)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
 // fanPair starts a primary and a node behind it.
-func (b *bench) fanPair(ctx context.Context, codec string) (primary *pgcluster.Cluster, node *nodeproc.Node, err error) {
+func (b *bench) fanPair(ctx context.Context, codec, more string) (primary *pgcluster.Cluster, node *nodeproc.Node, err error) {
 	if primary, err = b.primary(ctx, 5); err != nil {
 		return primary, nil, err
 	}
 	if err := primary.Exec(ctx, "CREATE TABLE fan (id bigint, name text, at timestamptz)"); err != nil {
 		return primary, nil, err
 	}
-	settings := fmt.Sprintf("  max_connections: %d\nrecompress:\n  codec: %s\n", fanConsumers+20, codec)
+	settings := fmt.Sprintf("  max_connections: %d\nrecompress:\n  codec: %s\n%s", fanConsumers+20, codec, more)
 	node, err = b.node(ctx, primary.Conninfo(), settings)
 	return primary, node, err
 }
@@ -106,8 +124,8 @@ func (b *bench) closePair(primary *pgcluster.Cluster, node *nodeproc.Node) {
 	}
 }
 
-func (b *bench) fanoutWith(ctx context.Context, codec string) (err error) {
-	primary, node, err := b.fanPair(ctx, codec)
+func (b *bench) fanoutWith(ctx context.Context, codec, more string) (err error) {
+	primary, node, err := b.fanPair(ctx, codec, more)
 	defer func() { b.closePair(primary, node) }()
 	if err != nil {
 		return err
@@ -127,11 +145,11 @@ func (b *bench) fanoutWith(ctx context.Context, codec string) (err error) {
 	if err != nil {
 		return err
 	}
-	reference, err := b.at(primary.Port, 1, start, false)
+	reference, err := b.at(ctx, primary.Port, 1, start, false)
 	if err != nil {
 		return err
 	}
-	crowd, err := b.at(node.Options.Port, fanConsumers, start, true)
+	crowd, err := b.at(ctx, node.Options.Port, fanConsumers, start, true)
 	if err != nil {
 		return errors.Join(err, reference.leave())
 	}
@@ -150,6 +168,9 @@ func (b *bench) fanoutWith(ctx context.Context, codec string) (err error) {
 	ms := func(sorted []time.Duration, share float64) float64 {
 		return float64(sorted[int(float64(len(sorted)-1)*share)]) / 1e6
 	}
+	if more != "" {
+		codec += ", no fsync"
+	}
 	b.report.Line("| %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.0f | %.0f | %.2f | %.2f |", codec, rate/1e6, ms(each, 0.5), ms(each, 0.99),
 		ms(all, 0.5), ms(all, 0.99), alone, together, (together-alone)/fanConsumers, (behind-alone)/fanConsumers)
 	return nil
@@ -157,7 +178,7 @@ func (b *bench) fanoutWith(ctx context.Context, codec string) (err error) {
 
 // catchUp lets all consumers begin at once at old WAL and returns the node's highest memory meanwhile, in MiB.
 func (b *bench) catchUp(ctx context.Context, node *nodeproc.Node, from, to protocol.LSN) (float64, error) {
-	crowd, err := b.at(node.Options.Port, fanConsumers, from, false)
+	crowd, err := b.at(ctx, node.Options.Port, fanConsumers, from, false)
 	if err != nil {
 		return 0, err
 	}
@@ -226,35 +247,38 @@ type crowd struct {
 	failed    error
 }
 
-// join starts consumers at the end of what a node has.
-func (b *bench) join(ctx context.Context, node *nodeproc.Node, n int, slots bool) (*crowd, error) {
-	m, err := node.Metrics()
-	if err != nil {
-		return &crowd{}, err
-	}
-	return b.at(node.Options.Port, n, protocol.LSN(m["walproxy_receiver_upstream_lsn_bytes"]).Floor(16<<20), slots)
-}
-
-// at starts consumers at lsn.
-func (b *bench) at(port, n int, lsn protocol.LSN, slots bool) (*crowd, error) {
-	all := &crowd{}
+// at starts consumers at lsn, once the server or node has that.
+func (b *bench) at(ctx context.Context, port, n int, lsn protocol.LSN, slots bool) (all *crowd, err error) {
+	all = &crowd{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, all.leave())
+		}
+	}()
 	for i := range n {
 		c, err := dialConsumer(port)
 		if err != nil {
-			return all, errors.Join(err, all.leave())
+			return all, err
 		}
 		all.consumers = append(all.consumers, c)
+		err = pgcluster.Until(ctx, func() (bool, error) {
+			end, err := c.end()
+			return end >= lsn, err
+		})
+		if err != nil {
+			return all, err
+		}
 		name := ""
 		if slots {
 			name = fmt.Sprintf("bench_%d", i)
 		}
 		if err := c.start(name, lsn); err != nil {
-			return all, errors.Join(err, all.leave())
+			return all, err
 		}
 		all.wait.Go(func() {
 			if err := c.stream(); err != nil {
 				all.mu.Lock()
-				all.failed = errors.Join(all.failed, err)
+				all.failed = cmp.Or(all.failed, err)
 				all.mu.Unlock()
 			}
 		})

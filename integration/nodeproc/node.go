@@ -22,6 +22,7 @@ type Options struct {
 	Upstream string   // conninfo; the node then runs without a config file
 	Config   string   // YAML without the keys data, listen.addresses and http, which the node adds
 	Args     []string // more arguments for `walproxy run`
+	Env      []string // more variables, NAME=value
 	Port     int      // to listen on; 0 means a free one
 }
 
@@ -78,7 +79,9 @@ func (n *Node) Conninfo() string {
 
 // Start starts the process and does not wait for it. It dies with us.
 func (n *Node) Start() (err error) {
-	n.process, err = pgcluster.StartProcess(exec.Command(n.Options.Binary, n.args...), filepath.Join(n.Options.Dir, "log"), syscall.SIGKILL)
+	cmd := exec.Command(n.Options.Binary, n.args...)
+	cmd.Env = append(os.Environ(), n.Options.Env...)
+	n.process, err = pgcluster.StartProcess(cmd, filepath.Join(n.Options.Dir, "log"), syscall.SIGKILL)
 	return err
 }
 

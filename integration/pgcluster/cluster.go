@@ -139,3 +139,12 @@ func (c *Cluster) Close() error {
 	}
 	return os.RemoveAll(c.Dir)
 }
+
+// WriteFile writes a file of the data directory, mode 0600, for the server to read at its next start or reload.
+func (c *Cluster) WriteFile(name string, content []byte) error {
+	path := filepath.Join(c.DataDir, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return err
+	}
+	return own(path)
+}

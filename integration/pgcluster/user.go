@@ -78,6 +78,9 @@ func TempDir(prefix string) (string, error) {
 	return dir, own(dir)
 }
 
+// Own gives path and everything below it to the user that servers run as.
+func Own(path string) error { return own(path) }
+
 // own gives path and everything below it to the user that servers run as.
 func own(path string) error {
 	credential, err := serverUser()

@@ -50,6 +50,14 @@ func (a *annotator) varint(meaning string) uint64 {
 
 func (a *annotator) frame() {
 	head := a.b[a.at]
+	if head&0x80 != 0 {
+		a.field(1, "brief: payload length %d", head&0x7f)
+		a.field(1, "brief: raw length %d, parity %d", 8*int(a.b[a.at]&0x7f), a.b[a.at]>>7)
+		a.u16("half of the CRC-32C of the WAL")
+		a.u16("CRC-16 of header and payload")
+		a.field(int(head&0x7f), "payload")
+		return
+	}
 	codec := map[byte]string{0: "raw", 1: "zstd", 15: "timeline end"}[head&15]
 	a.field(1, "head: codec %d %s, starts %d, continues %d, full %d", head&15, codec, head>>4&1, head>>5&1, head>>6&1)
 	if head&0x40 != 0 {
@@ -60,10 +68,15 @@ func (a *annotator) frame() {
 			a.u32("stream")
 		}
 	}
-	a.varint("raw length")
+	raw := a.varint("raw length")
 	payload := a.varint("payload length")
-	a.u32("CRC-32C of the WAL")
-	a.u32("CRC-32C of header and payload")
+	if head&0x30 == 0x30 && payload < 128 && raw < 1024 && raw%8 == 0 {
+		a.u16("half of the CRC-32C of the WAL")
+		a.u16("CRC-16 of header and payload")
+	} else {
+		a.u32("CRC-32C of the WAL")
+		a.u32("CRC-32C of header and payload")
+	}
 	if head&15 == 15 {
 		a.u32("payload: next timeline")
 		a.field(int(payload)-4, "payload: history %q", a.b[a.at:a.at+int(payload)-4])

@@ -15,7 +15,6 @@ const (
 	flagStarts    = 0x10
 	flagContinues = 0x20
 	flagFull      = 0x40
-	flagReserved  = 0x80
 
 	fullBytes   = 1 + 4 + 8 // version, timeline, start
 	streamBytes = 4         // only in a full header of a continuing frame
@@ -30,6 +29,7 @@ type Cursor struct {
 	Timeline protocol.Timeline
 	Next     protocol.LSN // where the next frame starts if it follows directly
 	Stream   uint32       // identity of the last stream seen; 0 if none
+	Codec    Codec        // of the frame before if it is part of that stream, else CodecRaw
 	// ResetDistance, in bytes, bounds a decoded frame: it may not cross a multiple of it. 0 means MaxResetDistance.
 	ResetDistance uint32
 }
@@ -38,6 +38,15 @@ type Cursor struct {
 func (c *Cursor) Append(dst []byte, f *Frame) []byte {
 	head := byte(f.Codec) | f.flags()
 	full := f.Timeline != c.Timeline || f.Start != c.Next || f.Continues && f.Stream != c.Stream
+	if !full && f.Brief() && f.Codec == c.Codec {
+		dst = f.appendBrief(dst)
+		dst = append(dst, f.Payload...)
+		c.follow(f)
+		return dst
+	}
+	if f.Brief() {
+		head |= flagStarts
+	}
 	if full {
 		dst = append(dst, head|flagFull, Version)
 		dst = le.AppendUint32(dst, uint32(f.Timeline))
@@ -50,8 +59,13 @@ func (c *Cursor) Append(dst []byte, f *Frame) []byte {
 	}
 	dst = binary.AppendUvarint(dst, uint64(f.RawLen))
 	dst = binary.AppendUvarint(dst, uint64(len(f.Payload)))
-	dst = le.AppendUint32(dst, f.RawSum)
-	dst = le.AppendUint32(dst, f.Sum)
+	if f.Brief() {
+		dst = le.AppendUint16(dst, uint16(f.RawSum))
+		dst = le.AppendUint16(dst, uint16(f.Sum))
+	} else {
+		dst = le.AppendUint32(dst, f.RawSum)
+		dst = le.AppendUint32(dst, f.Sum)
+	}
 	dst = append(dst, f.Payload...)
 	c.follow(f)
 	return dst
@@ -81,9 +95,9 @@ func (c *Cursor) Decode(b []byte) (f Frame, n int, err error) {
 }
 
 func (c *Cursor) follow(f *Frame) {
-	c.Timeline, c.Next = f.Timeline, f.End()
+	c.Timeline, c.Next, c.Codec = f.Timeline, f.End(), CodecRaw
 	if id := f.StreamID(); id != 0 {
-		c.Stream = id
+		c.Stream, c.Codec = id, f.Codec
 	}
 }
 
@@ -101,7 +115,12 @@ func (c *Cursor) header(f *Frame, b []byte) (n, payload int, err error) {
 		return 0, 0, ErrShort
 	}
 	head := b[0]
+	if head&flagBrief != 0 {
+		return c.briefHeader(f, b)
+	}
 	f.Codec, f.Starts, f.Continues = Codec(head&codecMask), head&flagStarts != 0, head&flagContinues != 0
+	marked := f.Starts && f.Continues
+	f.Starts = f.Starts && !marked
 	n = 1
 	if head&flagFull != 0 {
 		if n, err = f.fullHeader(b); err != nil {
@@ -128,6 +147,16 @@ func (c *Cursor) header(f *Frame, b []byte) (n, payload int, err error) {
 	}
 	if err := c.check(f, head, rawLen, payloadLen); err != nil {
 		return 0, 0, err
+	}
+	if marked != brief(f.Continues, rawLen, payloadLen) {
+		return 0, 0, f.corrupt("lengths and flags disagree on whether the frame is brief")
+	}
+	if marked {
+		if len(b)-n < 4 {
+			return 0, 0, ErrShort
+		}
+		f.RawLen, f.RawSum, f.Sum = uint32(rawLen), uint32(le.Uint16(b[n:])), uint32(le.Uint16(b[n+2:]))
+		return n + 4, int(payloadLen), nil
 	}
 	if len(b)-n < 8 {
 		return 0, 0, ErrShort
@@ -165,14 +194,10 @@ func (c *Cursor) check(f *Frame, head byte, rawLen, payloadLen uint64) error {
 	}
 	room := limit - uint64(f.Start)&(limit-1) // bytes up to the next boundary
 	switch {
-	case head&flagReserved != 0:
-		return &VersionError{What: "frame flag", Got: int(head)}
 	case f.Codec != CodecTimelineEnd && f.Codec > CodecModel:
 		return &VersionError{What: "codec", Got: int(f.Codec)}
 	case f.Timeline == 0:
 		return f.corrupt("timeline 0")
-	case f.Starts && f.Continues:
-		return f.corrupt("both starts and continues a stream")
 	case f.Continues && room == limit:
 		return f.corrupt("continues a stream over a reset boundary")
 	case f.Codec == CodecTimelineEnd:

@@ -14,8 +14,8 @@ type Codec uint8
 // The codecs of format version 1. Numbers are part of the format and never reused.
 const (
 	CodecRaw         Codec = 0  // the WAL itself
-	CodecZstd        Codec = 1  // a zstd stream over WAL bytes, flushed at the frame's end
-	CodecLZ4         Codec = 2  // reserved for the recompression engine
+	CodecZstd        Codec = 1  // a zstd stream over undone WAL, flushed at the frame's end
+	CodecLZ4         Codec = 2  // an lz4 block over undone WAL
 	CodecModel       Codec = 3  // WAL predicted by a model of its records and pages: package recompress/model
 	CodecTimelineEnd Codec = 15 // no WAL: the timeline ended at Start; the payload is a TimelineEnd
 )
@@ -61,8 +61,8 @@ type Frame struct {
 	Starts    bool   // the payload starts a stream
 	Continues bool   // the payload continues the stream Stream
 	Stream    uint32 // Sum of the frame that started the stream; 0 unless Continues
-	RawSum    uint32 // CRC-32C of the WAL
-	Sum       uint32 // CRC-32C of all of the above and the payload
+	RawSum    uint32 // CRC-32C of the WAL; its lower half if the frame is Brief
+	Sum       uint32 // CRC-32C of all of the above and the payload; a CRC-16 if the frame is Brief
 	Payload   []byte // owned by whoever made the frame; see each producer for how long it is valid
 }
 
@@ -82,8 +82,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Checksum returns the CRC-32C of b, the checksum of this format and of PostgreSQL's WAL records.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// Seal computes Sum from the other fields. Every producer calls it once, when the frame is complete.
-func (f *Frame) Seal() { f.Sum = f.checksum() }
+// Seal computes Sum from the other fields, and leaves of RawSum what a brief frame has of it. Every producer calls it once, when
+// the frame is complete.
+func (f *Frame) Seal() {
+	if f.Brief() {
+		f.RawSum &= briefMask
+	}
+	f.Sum = f.checksum()
+}
 
 // checksum covers the logical header in a fixed layout, whichever form travels, and the payload. A continuing frame's sum
 // covers the identity of its stream too: behind another stream it does not check.
@@ -96,6 +102,9 @@ func (f *Frame) checksum() uint32 {
 	b = le.AppendUint32(b, f.RawLen)
 	b = le.AppendUint32(b, uint32(len(f.Payload)))
 	b = le.AppendUint32(b, f.RawSum)
+	if f.Brief() {
+		return uint32(checksum16(checksum16(briefMask, b), f.Payload))
+	}
 	// Byte by byte: given to hash/crc32, h would be allocated for each frame.
 	sum := ^uint32(0)
 	for _, v := range b {

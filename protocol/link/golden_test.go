@@ -29,8 +29,11 @@ func goldenFrames() []link.Frame {
 	stream := frames[1].Sum
 	frames = append(frames,
 		next(link.Frame{RawLen: 2, RawSum: 0x05060708, Codec: link.CodecZstd, Continues: true, Stream: stream, Payload: []byte{0xe0}}))
+	frames = append(frames,
+		next(link.Frame{RawLen: 504, RawSum: 0x0d0e0f10, Codec: link.CodecZstd, Continues: true, Stream: stream, Payload: []byte{0xd0, 0xd1}}))
 	lsn += 0x100 // a jump: the full header names the stream
 	frames = append(frames,
+		next(link.Frame{RawLen: 8, RawSum: 0x11121314, Codec: link.CodecZstd, Continues: true, Stream: stream, Payload: []byte{0xc0}}),
 		next(link.Frame{RawLen: 20000, RawSum: 0x090a0b0c, Codec: link.CodecZstd, Continues: true, Stream: stream, Payload: make([]byte, 128)}))
 	end, err := link.NewTimelineEnd(3, lsn, 5, []byte("3\t1/7F407FFF\tno reason\n"))
 	if err != nil {

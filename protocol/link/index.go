@@ -87,7 +87,7 @@ func (x Index) checked(i int, before IndexEntry) (IndexEntry, error) {
 	head := x.entries[i*indexEntryBytes+8]
 	e := x.At(i)
 	switch {
-	case head&(flagReserved|flagFull) != 0:
+	case head&(flagBrief|flagFull) != 0:
 		return e, &VersionError{What: "frame flag", Got: int(head)}
 	case e.Codec != CodecTimelineEnd && e.Codec > CodecModel:
 		return e, &VersionError{What: "codec", Got: int(e.Codec)}
@@ -139,7 +139,11 @@ func (x Index) At(i int) IndexEntry {
 // Cursor returns the cursor that decodes the frame of entry i and those behind it.
 func (x Index) Cursor(i int) Cursor {
 	e := x.At(i)
-	return Cursor{Timeline: x.header.Timeline, Next: e.Start, Stream: e.Stream, ResetDistance: x.header.ResetDistance}
+	c := Cursor{Timeline: x.header.Timeline, Next: e.Start, Stream: e.Stream, ResetDistance: x.header.ResetDistance}
+	if e.Continues {
+		c.Codec = e.Codec // if the frame before was of another, the header says so in full
+	}
+	return c
 }
 
 // Enter returns the last entry at or below lsn whose frame can be decoded without the ones before it; the first entry if there

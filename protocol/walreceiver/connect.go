@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"go.uber.org/zap"
 
 	"walproxy/protocol"
@@ -88,14 +90,17 @@ func (r *Receiver) attempt(ctx context.Context, sink Sink, session *session, p p
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = r.options.ReceiverTimeout
 	}
+	var w *wire // of the host that is being tried
 	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) {
-		if err := session.setKeepAlive(c); err != nil {
-			return c, err // pgconn closes it
-		}
-		return newWire(c), nil
+		w = newWire(c)
+		return c, session.setKeepAlive(c) // pgconn, which looks for TLS to bind SCRAM to, keeps c, and closes it on an error
+	}
+	config.BuildFrontend = func(in io.Reader, out io.Writer) *pgproto3.Frontend {
+		w.source = in
+		return pgproto3.NewFrontend(w, out)
 	}
 	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
-		return r.vet(ctx, c, sink, p)
+		return r.vet(ctx, c, w.peer, sink, p)
 	}
 	established, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
@@ -105,7 +110,6 @@ func (r *Receiver) attempt(ctx context.Context, sink Sink, session *session, p p
 	if err != nil {
 		return nil, errors.Join(err, established.Close(ctx))
 	}
-	w := hijacked.Conn.(*wire)
 	if err := w.takeOver(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -113,8 +117,7 @@ func (r *Receiver) attempt(ctx context.Context, sink Sink, session *session, p p
 }
 
 // vet looks at a server before the other hosts of the conninfo are given up for it.
-func (r *Receiver) vet(ctx context.Context, c *pgconn.PgConn, sink Sink, p pass) error {
-	peer := c.Conn().(*wire).peer
+func (r *Receiver) vet(ctx context.Context, c *pgconn.PgConn, peer string, sink Sink, p pass) error {
 	if peer == p.avoid {
 		return &unwantedError{peer: peer}
 	}

@@ -2,8 +2,10 @@ package walreceiver
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -103,13 +105,21 @@ func (s *session) libpqOnly(params map[string]string) error {
 	if name := take("fallback_application_name"); params["application_name"] == "" && name != "" {
 		params["application_name"] = name
 	}
-	for _, name := range []string{"hostaddr", "requirepeer", "sslcrl", "sslcrldir", "ssl_min_protocol_version", "ssl_max_protocol_version"} {
-		if take(name) != "" {
-			return fmt.Errorf("%s is not supported", name)
-		}
+	if first(take("requirepeer"), os.Getenv("PGREQUIREPEER")) != "" {
+		return errors.New("requirepeer is not supported")
 	}
-	if take("gssencmode") == "require" {
-		return fmt.Errorf("gssencmode=require is not supported")
+	if first(take("gssencmode"), os.Getenv("PGGSSENCMODE")) == "require" {
+		return errors.New("gssencmode=require is not supported")
+	}
+	if err := s.setAddresses(first(take("hostaddr"), os.Getenv("PGHOSTADDR"))); err != nil {
+		return err
+	}
+	if err := s.setTLS(tlsSettings{
+		crl: first(take("sslcrl"), os.Getenv("PGSSLCRL")), crlDir: first(take("sslcrldir"), os.Getenv("PGSSLCRLDIR")),
+		min: first(take("ssl_min_protocol_version"), os.Getenv("PGSSLMINPROTOCOLVERSION")),
+		max: first(take("ssl_max_protocol_version"), os.Getenv("PGSSLMAXPROTOCOLVERSION")),
+	}); err != nil {
+		return err
 	}
 	for _, name := range []string{"gsslib", "gssdelegation", "sslcompression", "load_balance_hosts", "tcp_user_timeout", "dbname"} {
 		take(name)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,8 @@ var errTakenOver = errors.New("connection taken over")
 // takeOver loses none. After takeOver only next may be used for reading. One goroutine may read while another one writes.
 type wire struct {
 	net.Conn
-	peer string
+	source io.Reader // what fill reads: pgconn's reader of Conn, and from takeOver on Conn
+	peer   string
 
 	mu    sync.Mutex // held while reading on pgconn's behalf
 	taken atomic.Bool
@@ -45,7 +47,7 @@ func newWire(conn net.Conn) *wire {
 	if addr := conn.RemoteAddr(); addr != nil {
 		peer = addr.String()
 	}
-	return &wire{Conn: conn, peer: peer, buf: make([]byte, readBufferBytes)}
+	return &wire{Conn: conn, source: conn, peer: peer, buf: make([]byte, readBufferBytes)}
 }
 
 // Read is for pgconn. It returns bytes of one message only.
@@ -85,6 +87,7 @@ func (c *wire) takeOver() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.source = c.Conn // pgconn's reader has given all it had: the server says nothing unasked
 	return c.SetReadDeadline(time.Time{})
 }
 
@@ -119,7 +122,7 @@ func (c *wire) fill(n int) error {
 		c.r = 0
 	}
 	for c.w-c.r < n {
-		got, err := c.Conn.Read(c.buf[c.w:])
+		got, err := c.source.Read(c.buf[c.w:])
 		c.w += got
 		if err != nil && c.w-c.r < n {
 			return err

@@ -24,6 +24,8 @@ type Access struct {
 	Mappings []Mapping
 	// Replicators are the users who may read WAL; nil means everybody who may log in.
 	Replicators []string
+	// MaxFailures is how often an address may fail to prove who it is before its answers are delayed; 0 means no delay.
+	MaxFailures int
 	// TLS encrypts connections that ask for it. Nil: there is none.
 	TLS *TLS
 	// Plaintext allows connections from other machines without TLS.

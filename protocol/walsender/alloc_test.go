@@ -17,13 +17,13 @@ type endless struct {
 	data []byte
 }
 
-func (e *endless) Next(ctx context.Context, limit int) (protocol.LSN, []byte, error) {
+func (e *endless) Append(ctx context.Context, dst []byte, limit int) (protocol.LSN, []byte, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, nil, err
 	}
 	start, wal := e.next, e.data[:min(limit, len(e.data))]
 	e.next += protocol.LSN(len(wal))
-	return start, wal, nil
+	return start, append(dst, wal...), nil
 }
 
 func (e *endless) Close() error { return nil }

@@ -41,7 +41,7 @@ func (nobody) Close()                       {}
 
 type noWAL struct{}
 
-func (noWAL) Next(ctx context.Context, _ int) (protocol.LSN, []byte, error) {
+func (noWAL) Append(ctx context.Context, _ []byte, _ int) (protocol.LSN, []byte, error) {
 	<-ctx.Done()
 	return 0, nil, ctx.Err()
 }

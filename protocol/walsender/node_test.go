@@ -150,7 +150,7 @@ type memoryReader struct {
 	next protocol.LSN
 }
 
-func (r *memoryReader) Next(ctx context.Context, limit int) (start protocol.LSN, wal []byte, err error) {
+func (r *memoryReader) Append(ctx context.Context, dst []byte, limit int) (start protocol.LSN, out []byte, err error) {
 	err = r.n.until(ctx, func() bool { return r.m.endLSN() > r.next || r.m.end != nil })
 	if err != nil {
 		return 0, nil, err
@@ -160,10 +160,10 @@ func (r *memoryReader) Next(ctx context.Context, limit int) (start protocol.LSN,
 	if r.m.endLSN() <= r.next {
 		return 0, nil, r.m.end
 	}
-	start, wal = r.next, r.m.data[r.next-r.m.begin:]
+	wal := r.m.data[r.next-r.m.begin:]
 	wal = wal[:min(len(wal), limit)]
-	r.next += protocol.LSN(len(wal))
-	return start, wal, nil
+	start, r.next = r.next, r.next+protocol.LSN(len(wal))
+	return start, append(dst, wal...), nil
 }
 
 func (r *memoryReader) Close() error { return nil }

@@ -15,10 +15,10 @@ const pagesPerMessage = 16
 
 // WALReader reads the WAL of one timeline from a position on.
 type WALReader interface {
-	// Next waits for WAL and returns the next bytes, at most limit. It returns fewer only if there is no more at the moment:
-	// a standby that is promoted takes the end of what it got for the end of a record or page. wal is valid until the
-	// following call. Errors are those of Outgoing.Next.
-	Next(ctx context.Context, limit int) (start protocol.LSN, wal []byte, err error)
+	// Append waits for WAL and appends the next bytes to dst, at most limit. It adds fewer only if there is no more at the
+	// moment: a standby that is promoted takes the end of what it got for the end of a record or page. start is the LSN of the
+	// first byte added. Errors are those of Outgoing.Next.
+	Append(ctx context.Context, dst []byte, limit int) (start protocol.LSN, out []byte, err error)
 	Close() error
 }
 
@@ -42,16 +42,19 @@ func NewPlain(wal WALReader, start protocol.LSN, pageBytes uint32, end func() pr
 // Next implements Outgoing.
 func (p *plain) Next(ctx context.Context, dst []byte) ([]byte, protocol.LSN, error) {
 	limit := p.next.Floor(uint64(p.pageBytes)) + pagesPerMessage*p.pageBytes - p.next
-	start, wal, err := p.wal.Next(ctx, int(limit))
+	header := len(dst)
+	dst = protocol.AppendXLogDataHeader(dst, p.next, 0, time.Time{}) // room for it
+	start, out, err := p.wal.Append(ctx, dst, int(limit))
 	if err != nil {
 		return nil, 0, err
 	}
-	if start != p.next || len(wal) == 0 || len(wal) > int(limit) {
-		return nil, 0, fmt.Errorf("stream WAL at %s: the reader returned %d bytes at %s, the limit is %d", p.next, len(wal), start, limit)
+	n := len(out) - len(dst)
+	if start != p.next || n <= 0 || n > int(limit) {
+		return nil, 0, fmt.Errorf("stream WAL at %s: the reader returned %d bytes at %s, the limit is %d", p.next, n, start, limit)
 	}
-	p.next += protocol.LSN(len(wal))
-	dst = protocol.AppendXLogDataHeader(dst, start, max(p.end(), p.next), time.Now())
-	return append(dst, wal...), p.next, nil
+	p.next += protocol.LSN(n)
+	protocol.AppendXLogDataHeader(out[:header], start, max(p.end(), p.next), time.Now())
+	return out, p.next, nil
 }
 
 // Incoming implements Outgoing: a stock consumer sends nothing else.

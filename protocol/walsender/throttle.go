@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Bounds of failed logins. An address may fail failureBurst times at once and then once per failureInterval; whoever tries more
+// Bounds of failed logins. An address may fail a number of times at once and then once per failureInterval; whoever tries more
 // often waits for its answer, right or wrong, up to maxFailureDelay.
 const (
-	failureBurst    = 10
 	failureInterval = time.Second
 	maxFailureDelay = 10 * time.Second
 	// maxFailing bounds the addresses that are remembered.
@@ -23,9 +22,9 @@ type throttle struct {
 	failing map[netip.Prefix]time.Time // when the address will be as if it had never failed
 }
 
-// take enters an attempt and returns how long its answer must wait.
-func (t *throttle) take(from netip.Addr, now time.Time) time.Duration {
-	if !from.IsValid() {
+// take enters an attempt and returns how long its answer must wait, where burst failures at once are free; 0 means all are.
+func (t *throttle) take(from netip.Addr, burst int, now time.Time) time.Duration {
+	if !from.IsValid() || burst == 0 {
 		return 0 // a unix socket: its file says who may try
 	}
 	t.mu.Lock()
@@ -41,7 +40,7 @@ func (t *throttle) take(from netip.Addr, now time.Time) time.Duration {
 	if until.Before(now) {
 		until = now
 	}
-	delay := until.Sub(now) - (failureBurst-1)*failureInterval
+	delay := until.Sub(now) - time.Duration(burst-1)*failureInterval
 	if delay > maxFailureDelay { // it does not grow without bound
 		return maxFailureDelay
 	}

@@ -22,14 +22,16 @@ func tidOf(block uint32, item uint16) (t [6]byte) {
 func (m *model) btreeInsert(r *record, k *block, ctx uint32) {
 	b, x, last := k.data, r.xact, r.plan.blocks[0].data
 	tid := tidOf(x.block, x.offset)
-	if m.flag(ctx+ctxTid, 0, string(b[:6]) == string(tid[:])) {
+	info := at16(last, 6)
+	if m.flag(ctx+ctxTid, 0, string(b[:6]) == string(tid[:]) && at16(b, 6) == info) {
 		if m.decoding {
 			copy(b, tid[:])
 		}
+		m.put16(b[6:], info)
 	} else {
 		m.tid(ctx, b, x.block, uint32(x.offset))
+		m.put16(b[6:], m.u16(ctx+ctxTupleInfo, []uint32{info}, at16(b, 6)))
 	}
-	m.put16(b[6:], m.u16(ctx+ctxTupleInfo, []uint32{at16(last, 6)}, at16(b, 6)))
 	m.mark(costKey)
 	m.row(m.rows.class(rangecoder.Hash(k.rel.ctx, ctxKey)), b[8:], 0, version{}, x)
 }

@@ -21,6 +21,7 @@ const (
 	ctxHeapFlags
 	ctxHeapHeader
 	ctxHeapPrefix
+	ctxHeapUsual
 	ctxRow
 	ctxRowPart
 )
@@ -52,7 +53,15 @@ func (m *model) heapInsert(r *record, ctx uint32) {
 // heapDelete codes the main data of a DELETE or LOCK.
 func (m *model) heapDelete(r *record, ctx uint32) {
 	b, k, x, last := r.main, &r.blocks[0], r.xact, r.plan.main
-	m.put32(b, m.u32(ctx+ctxHeapXmax, []uint32{r.xid, at32(last, 0)}, le.Uint32(b)))
+	usual := len(last) == deleteMain && le.Uint32(b) == r.xid && string(b[6:]) == string(last[6:])
+	if usual = m.flag(ctx+ctxHeapUsual, 0, usual) && len(last) == deleteMain; usual {
+		m.put32(b, r.xid)
+		if m.decoding {
+			copy(b[6:], last[6:])
+		}
+	} else {
+		m.put32(b, m.u32(ctx+ctxHeapXmax, []uint32{r.xid, at32(last, 0)}, le.Uint32(b)))
+	}
 	m.mark(costMain)
 	p := m.store.page(k.rel, k.number)
 	c := [...]uint32{at16(last, 4) + 1, uint32(x.offset), uint32(p.newest), at16(last, 4) + r.plan.step, r.plan.step}
@@ -63,7 +72,7 @@ func (m *model) heapDelete(r *record, ctx uint32) {
 	if r.op()&^heapInit == heapLock {
 		x.locked = uint16(item)
 	}
-	for i := 6; i < len(b); i++ {
+	for i := 6; i < len(b) && !usual; i++ {
 		m.put8(b[i:], m.byteLike(ctx+ctxHeapFlags+uint32(i)<<8, at8(last, i), b[i]))
 	}
 	m.mark(costMain)
@@ -76,10 +85,18 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 	old := m.oldItem(r, ctx, from)
 	m.put16(b[4:], old)
 	m.mark(costOffset)
-	m.put32(b, m.u32(ctx+ctxHeapXmax, []uint32{r.xid, at32(last, 0)}, le.Uint32(b)))
-	m.put8(b[6:], m.byteLike(ctx+ctxHeapFlags, at8(last, 6), b[6]))
-	m.put8(b[7:], m.byteLike(ctx+ctxHeapFlags+1<<8, at8(last, 7), b[7]))
-	m.put32(b[8:], m.u32(ctx+ctxHeapXmax+1<<8, []uint32{at32(last, 8), r.xid}, le.Uint32(b[8:])))
+	usual := len(last) == updateMain && le.Uint32(b) == r.xid && string(b[6:12]) == string(last[6:12])
+	if m.flag(ctx+ctxHeapUsual, 0, usual) && len(last) == updateMain {
+		m.put32(b, r.xid)
+		if m.decoding {
+			copy(b[6:12], last[6:])
+		}
+	} else {
+		m.put32(b, m.u32(ctx+ctxHeapXmax, []uint32{r.xid, at32(last, 0)}, le.Uint32(b)))
+		m.put8(b[6:], m.byteLike(ctx+ctxHeapFlags, at8(last, 6), b[6]))
+		m.put8(b[7:], m.byteLike(ctx+ctxHeapFlags+1<<8, at8(last, 7), b[7]))
+		m.put32(b[8:], m.u32(ctx+ctxHeapXmax+1<<8, []uint32{at32(last, 8), r.xid}, le.Uint32(b[8:])))
+	}
 	m.mark(costMain)
 	m.store.page(from.rel, from.number).dead(old)
 	item := m.newItem(ctx+ctxHeapItem, b[12:], r, k.rel, k.number)
@@ -93,7 +110,7 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 	}
 	root := s.root
 	fresh := m.store.item(k.rel, k.number, item)
-	*fresh = itemState{key: fresh.key, root: root}
+	*fresh = itemState{tag: fresh.tag, root: root}
 	x.updated(root, from.number, old)
 	x.block, x.offset, x.locked = k.number, uint16(item), 0
 }
@@ -138,6 +155,15 @@ func (x *xact) updated(root, block, item uint32) {
 
 // tupleHead codes the header and null bitmap of a tuple as it is in a record, and returns their length.
 func (m *model) tupleHead(ctx uint32, b, last []byte) int {
+	if n := headEnd(last, 0); n <= len(b) && n <= len(last) {
+		if m.flag(ctx+ctxHeapHeader, 1, string(b[:n]) == string(last[:n])) {
+			if m.decoding {
+				copy(b[:n], last)
+			}
+			m.mark(costTupleHeader)
+			return n
+		}
+	}
 	n := min(len(b), tupleHeader)
 	same := !m.decoding && len(last) >= n && string(b[:n]) == string(last[:n])
 	if m.flag(ctx+ctxHeapHeader, 0, same) {
@@ -152,7 +178,7 @@ func (m *model) tupleHead(ctx uint32, b, last []byte) int {
 	if n < tupleHeader {
 		return n
 	}
-	end := min(tupleHeader+max(int(b[4])-hoffBase, 0), len(b))
+	end := min(headEnd(b, 0), len(b))
 	for i := n; i < end; i++ {
 		m.put8(b[i:], m.byteLike(ctx+ctxHeapHeader+uint32(min(i, 40)+1)<<8, at8(last, i), b[i]))
 	}
@@ -174,20 +200,7 @@ func (m *model) updateData(r *record, b []byte, ctx uint32) {
 	from := &r.blocks[min(1, r.n-1)]
 	last := r.plan.blocks[0].data
 	flags := r.main[7]
-	prefix, suffix, at := 0, 0, 0
-	if flags&prefixFromOld != 0 && len(b) >= at+2 {
-		prefix = int(m.u16(ctx+ctxHeapPrefix, []uint32{at16(last, at)}, at16(b, at)))
-		m.put16(b[at:], uint32(prefix))
-		at += 2
-	}
-	if flags&suffixFromOld != 0 && len(b) >= at+2 {
-		suffix = int(m.u16(ctx+ctxHeapPrefix+1<<8, []uint32{at16(last, at)}, at16(b, at)))
-		m.put16(b[at:], uint32(suffix))
-		at += 2
-	}
-	m.mark(costLength)
-	b = b[at:]
-	n := m.tupleHead(ctx, b, last[min(at, len(last)):])
+	prefix, suffix, n := m.updateFront(ctx, b, last, flags)
 	data := b[n:]
 	old := m.store.tuple(from.rel, from.number, uint32(le.Uint16(r.main[4:])))
 	m.rows.old = append(m.rows.old[:0], old.data...) // the store may put the new tuple in its place
@@ -198,6 +211,45 @@ func (m *model) updateData(r *record, b []byte, ctx uint32) {
 	}
 	m.row(m.rows.class(rangecoder.Hash(k.rel.ctx, c)), data, prefix, old, x)
 	m.keepVersion(k, uint32(x.offset), old, data, prefix, suffix)
+}
+
+// updateFront codes what is in front of the data of an UPDATE's tuple: the lengths that it shares with the old one, its header and
+// its null bitmap. It returns the lengths, and where the data begins.
+func (m *model) updateFront(ctx uint32, b, last []byte, flags byte) (prefix, suffix, n int) {
+	lengths := 0
+	if flags&prefixFromOld != 0 {
+		lengths += 2
+	}
+	if flags&suffixFromOld != 0 {
+		lengths += 2
+	}
+	lengths = min(lengths, len(b)&^1)
+	n = headEnd(last, lengths)
+	usual := n <= len(b) && n <= len(last)
+	if usual = m.flag(ctx+ctxHeapUsual, 0, usual && string(b[:n]) == string(last[:n])) && usual; usual {
+		if m.decoding {
+			copy(b[:n], last)
+		}
+	} else {
+		for at := 0; at < lengths; at += 2 {
+			m.put16(b[at:], m.u16(ctx+ctxHeapPrefix+uint32(at)<<8, []uint32{at16(last, at)}, at16(b, at)))
+		}
+		m.mark(costLength)
+		n = lengths + m.tupleHead(ctx, b[lengths:], last[min(lengths, len(last)):])
+	}
+	at := 0
+	if flags&prefixFromOld != 0 && lengths > 0 {
+		prefix, at = int(at16(b, 0)), 2
+	}
+	if flags&suffixFromOld != 0 && lengths > at {
+		suffix = int(at16(b, at))
+	}
+	return prefix, suffix, n
+}
+
+// headEnd returns where a tuple header at at and the null bitmap behind it end.
+func headEnd(b []byte, at int) int {
+	return at + tupleHeader + max(int(at8(b, at+4))-hoffBase, 0)
 }
 
 // keepVersion remembers a tuple that is new between the prefix and the suffix of the old version.

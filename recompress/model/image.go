@@ -21,21 +21,23 @@ type imageState struct {
 	cover [blockBytes]byte // encoder: the page as the decoder sees it before the patches
 	stale int              // encoder: bytes in which the two differ
 	xact  xact             // images belong to no transaction
-	bits  [65]byte         // what followed the header of the last tuple
 }
 
 func (s *imageState) reset() { *s = imageState{} }
 
 // imageRef is what the last images of a relation looked like.
 type imageRef struct {
-	header   [pageHeaderBytes]byte
-	itemSize int                 // bytes of the last item
-	tuple    [tupleHeadSize]byte // header of the last heap tuple
-	other    [tupleHeadSize]byte // one before it that differed
-	special  [btreeSpecial]byte
-	tid      [6]byte
-	info     uint32
-	tidCost  [2]uint16 // bits, in 1/8, of a TID's block near the last one, and in full
+	header    [pageHeaderBytes]byte
+	itemSize  int       // bytes of the last item
+	tuple     tupleHead // header of the last heap tuple
+	other     tupleHead // one before it that differed
+	special   [btreeSpecial]byte
+	tid       [6]byte
+	info      uint32
+	strays    uint16    // of the last TIDs, those that were not near the one before
+	lastBlock uint32    // the largest block of a TID
+	lastItem  uint32    // and item
+	tidCost   [2]uint16 // bits, in 1/8, of a TID's block near the last one, and in full
 }
 
 const (
@@ -208,6 +210,14 @@ func (m *model) imageHeader(ctx uint32, p []byte, ref *imageRef) {
 // imageItems codes n line pointers: as a rule each tuple lies in front of the one before it and is as long.
 func (m *model) imageItems(ctx uint32, p []byte, ref *imageRef, n, upper, special int) bool {
 	edge, size := special, ref.itemSize // where the last tuple began, its length
+	if size > 0 && m.flag(ctx+ctxImageItem, 8, !m.decoding && regularItems(p, n, edge, size)) {
+		if size > special || n*((size+7)&^7) > special-upper {
+			m.corrupt("item outside its page")
+			return false
+		}
+		layItems(p, n, edge, size)
+		return true
+	}
 	wasState := uint32(itemNormal)
 	miss := 0
 	for i := range n {
@@ -234,6 +244,25 @@ func (m *model) imageItems(ctx uint32, p []byte, ref *imageRef, n, upper, specia
 	}
 	ref.itemSize = size
 	return true
+}
+
+// regularItems reports whether n items are each as long as size and lie one in front of the other below edge.
+func regularItems(p []byte, n, edge, size int) bool {
+	for i := range n {
+		edge -= (size + 7) &^ 7
+		if le.Uint32(p[pageHeaderBytes+4*i:]) != uint32(edge)|itemNormal<<15|uint32(size)<<17 {
+			return false
+		}
+	}
+	return true
+}
+
+// layItems writes the line pointers of n such items.
+func layItems(p []byte, n, edge, size int) {
+	for i := range n {
+		edge -= (size + 7) &^ 7
+		le.PutUint32(p[pageHeaderBytes+4*i:], uint32(edge)|itemNormal<<15|uint32(size)<<17)
+	}
 }
 
 // oddItem codes a line pointer that does not follow the rule.

@@ -27,13 +27,7 @@ func (m *model) heapTuples(ctx uint32, p []byte, k *block, n int) {
 			m.bytes(ctx+ctxImageTuple, t, nil)
 			continue
 		}
-		m.imageTupleHeader(ctx, t, k, uint32(i+1))
-		at := min(max(int(t[tupleHoff]), tupleHeadSize), length)
-		for j := tupleHeadSize; j < at; j++ {
-			place := class.ctx + ctxImageField + uint32(min(j, 64))<<8
-			m.put8(t[j:], m.byteLike(place, m.image.bits[min(j, 64)], t[j]))
-			m.image.bits[min(j, 64)] = t[j]
-		}
+		at := m.imageTupleHeader(ctx, t, k, uint32(i+1))
 		m.mark(costImageTuples)
 		x.renew()
 		m.row(class, t[at:], 0, version{}, x)
@@ -41,23 +35,37 @@ func (m *model) heapTuples(ctx uint32, p []byte, k *block, n int) {
 	}
 }
 
-// imageTupleHeader codes the first 23 bytes of the tuple at an item: like those of the tuple before, as a rule.
-func (m *model) imageTupleHeader(ctx uint32, t []byte, k *block, item uint32) {
+// imageTupleHeader codes the header and the null bitmap of the tuple at an item, like those of the tuple before, as a rule. It
+// returns where the data begins.
+func (m *model) imageTupleHeader(ctx uint32, t []byte, k *block, item uint32) int {
 	ref := &k.rel.page
 	c := ctx + ctxImageTuple
 	self := tidOf(k.number, uint16(item))
-	last := ref.tuple[:]
-	regular := !m.decoding && string(t[tupleCtid:tupleCtid+6]) == string(self[:]) && sameTupleHeader(t, last)
-	if m.flag(c, 0, regular) {
-		m.copyTupleHeader(t, last, self)
-		return
+	for place, last := range [...]*tupleHead{&ref.tuple, &ref.other} {
+		at := tupleData(last[:], len(t))
+		if !m.flag(c, place, !m.decoding && string(t[tupleCtid:tupleCtid+6]) == string(self[:]) && last.same(t, at)) {
+			continue
+		}
+		if at > len(last) {
+			m.corrupt("tuple header")
+			return len(t)
+		}
+		if m.decoding {
+			copy(t[:at], last[:])
+			copy(t[tupleCtid:], self[:])
+		}
+		if place > 0 {
+			ref.tuple, ref.other = ref.other, ref.tuple
+		}
+		return at
 	}
-	other := ref.other[:]
-	if m.flag(c, 1, !m.decoding && string(t[tupleCtid:tupleCtid+6]) == string(self[:]) && sameTupleHeader(t, other)) {
-		m.copyTupleHeader(t, other, self)
-		ref.tuple, ref.other = ref.other, ref.tuple
-		return
-	}
+	return m.otherTupleHeader(c, t, k, item)
+}
+
+// otherTupleHeader codes a header and null bitmap field by field, and returns where the data begins.
+func (m *model) otherTupleHeader(c uint32, t []byte, k *block, item uint32) int {
+	ref := &k.rel.page
+	last, other := ref.tuple[:], ref.other[:]
 	xmin, xmax := at32(last, tupleXmin), at32(last, tupleXmax)
 	m.put32(t, m.u32(c+0x100, []uint32{xmin, xmax, at32(other, 0), m.xacts.max}, at32(t, 0)))
 	m.put32(t[4:], m.u32(c+0x200, []uint32{xmax, 0, at32(t, 0), m.xacts.max, at32(other, tupleXmax)}, at32(t, 4)))
@@ -72,21 +80,25 @@ func (m *model) imageTupleHeader(ctx uint32, t []byte, k *block, item uint32) {
 	for i := tupleStart; i < tupleHeadSize; i++ {
 		m.put8(t[i:], m.byteLike(c+uint32(i+1)<<12, last[i], t[i]))
 	}
+	at := tupleData(t, len(t))
+	for j := tupleHeadSize; j < at; j++ {
+		m.put8(t[j:], m.byteLike(c+ctxImageField+uint32(min(j, 64))<<8, at8(last, j), t[j]))
+	}
 	ref.other = ref.tuple
-	copy(ref.tuple[:], t)
+	copy(ref.tuple[:], t[:at])
 	if block == k.number && to != item {
 		m.store.item(k.rel, k.number, item).next = uint16(to)
 	}
+	return at
 }
 
-func sameTupleHeader(t, last []byte) bool {
-	return string(t[:tupleCtid]) == string(last[:tupleCtid]) && string(t[tupleStart:tupleHeadSize]) == string(last[tupleStart:tupleHeadSize])
-}
+// tupleHead is a tuple's header and null bitmap, as far as there is room.
+type tupleHead [64]byte
 
-func (m *model) copyTupleHeader(t, last []byte, ctid [6]byte) {
-	if m.decoding {
-		copy(t[:tupleCtid], last)
-		copy(t[tupleCtid:], ctid[:])
-		copy(t[tupleStart:tupleHeadSize], last[tupleStart:])
-	}
+// tupleData returns where the data begins of a tuple of n bytes whose header is at the start of t.
+func tupleData(t []byte, n int) int { return min(max(int(t[tupleHoff]), tupleHeadSize), n) }
+
+// same reports whether t has the same header up to at, its place excepted.
+func (h *tupleHead) same(t []byte, at int) bool {
+	return at <= len(h) && string(t[:tupleCtid]) == string(h[:tupleCtid]) && string(t[tupleStart:at]) == string(h[tupleStart:at])
 }

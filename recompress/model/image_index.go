@@ -31,7 +31,16 @@ func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
 			m.bytes(ctx+ctxImageTuple, t, nil)
 			continue
 		}
-		if m.nextTuple(ctx, t, ref, uint32(length)) {
+		if m.image.scattered(ref) {
+			if m.scatteredTID(ctx, t, ref) {
+				m.indexInfo(ctx, t, ref, uint32(length))
+				m.mark(costImageTuples)
+				x.renew()
+				m.row(class, t[indexTupleHead:], 0, version{}, x)
+				m.mark(costImageValues)
+				continue
+			}
+		} else if m.nextTuple(ctx, t, ref, uint32(length)) {
 			m.mark(costImageTuples)
 			x.renew()
 			m.row(class, t[indexTupleHead:], 0, version{}, x)
@@ -39,14 +48,55 @@ func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
 			continue
 		}
 		m.imageTID(ctx, t, ref)
-		candidates := [...]uint32{uint32(length) | ref.info&^0x1fff, uint32(length)}
-		m.put16(t[6:], m.u16(ctx+ctxImageTuple, candidates[:], at16(t, 6)))
-		ref.info = at16(t, 6)
+		m.indexInfo(ctx, t, ref, uint32(length))
 		m.mark(costImageTuples)
 		x.renew()
 		m.row(class, t[indexTupleHead:], 0, version{}, x)
 		m.mark(costImageValues)
 	}
+}
+
+// indexInfo codes an index tuple's t_info: its length, and the flags of the tuple before, as a rule.
+func (m *model) indexInfo(ctx uint32, t []byte, ref *imageRef, length uint32) {
+	candidates := [...]uint32{length | ref.info&^0x1fff, length}
+	m.put16(t[6:], m.u16(ctx+ctxImageTuple, candidates[:], at16(t, 6)))
+	ref.info = at16(t, 6)
+}
+
+// scattered reports whether the TIDs of an index have lately been all over its table.
+func (*imageState) scattered(ref *imageRef) bool {
+	return bits.OnesCount16(ref.strays) >= scatteredRun && ref.tidCost[0]+tidMargin >= ref.tidCost[1]
+}
+
+const (
+	scatteredRun = 15    // of the last 16 TIDs were not near the one before
+	tidMargin    = 3 * 8 // bits, in 1/8, that a TID may take less in full than as a distance before distances are better
+	uniformLimit = 1 << 28
+)
+
+// scatteredTID codes a TID that may be anywhere in the part of the table that was met, or reports false: it is outside.
+func (m *model) scatteredTID(ctx uint32, t []byte, ref *imageRef) bool {
+	block, item := at16(t, 0)<<16|at16(t, 2), at16(t, 4)
+	items := ref.lastItem
+	size := (uint64(ref.lastBlock) + 1) * uint64(items)
+	if size == 0 || size > uniformLimit {
+		return false
+	}
+	if !m.flag(ctx+ctxImageField, 14, block <= ref.lastBlock && item-1 < items) {
+		return false
+	}
+	v := m.Uniform(uint32(size), block*items+item-1)
+	block, item = v/items, v%items+1
+	m.put16(t, block>>16)
+	m.put16(t[2:], block&0xffff)
+	m.put16(t[4:], item)
+	was := at16(ref.tid[:], 0)<<16 | at16(ref.tid[:], 2)
+	ref.strays <<= 1
+	if block-was+1 > 2 {
+		ref.strays |= 1
+	}
+	copy(ref.tid[:], t[:6])
+	return true
 }
 
 // nextTuple codes whether an index tuple points to the heap tuple behind the last one's and has the same flags.
@@ -58,6 +108,7 @@ func (m *model) nextTuple(ctx uint32, t []byte, ref *imageRef, length uint32) bo
 		return false
 	}
 	ref.tid, ref.info = tid, info
+	ref.strays <<= 1
 	if m.decoding {
 		copy(t, tid[:])
 	}
@@ -73,6 +124,10 @@ func (m *model) imageTID(ctx uint32, t []byte, ref *imageRef) {
 	block := at16(t, 0)<<16 | at16(t, 2)
 	candidates := [...]uint32{was, was + 1, was - 1}
 	i := m.pick(c, candidates[:], block)
+	ref.strays <<= 1
+	if i == noPick {
+		ref.strays |= 1
+	}
 	switch {
 	case i != noPick:
 		block = candidates[i]
@@ -97,4 +152,5 @@ func (m *model) imageTID(ctx uint32, t []byte, ref *imageRef) {
 	item := m.u16(place, next[:], at16(t, 4))
 	m.put16(t[4:], item)
 	copy(ref.tid[:], t[:6])
+	ref.lastBlock, ref.lastItem = max(ref.lastBlock, block), max(ref.lastItem, item)
 }

@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 const (
 	neighbourLog   = 11
@@ -12,7 +15,6 @@ const (
 // neighbour is one pair that was seen: the value v at the key k, and its fine part.
 type neighbour struct {
 	k, v, fine uint32
-	used       bool
 }
 
 // neighbours predicts a number from another one that it grows with: a key from the place of its tuple, an index page from the
@@ -24,35 +26,56 @@ type neighbours struct {
 	seen  int
 	cost  uint16 // bits, in 1/8, of what the last residuals took
 	pairs [neighbourCount]neighbour
+	used  [neighbourCount / 64]uint64 // pairs that were seen
+
+	found    int // pair that find returned for foundKey, negative if it must look
+	foundKey uint32
 }
 
-// find returns the pair whose key is nearest to k, among those close by.
+// find returns the pair whose key is nearest to k, of the next ones on either side that are close by; nil if there is none.
 func (t *neighbours) find(k uint32) *neighbour {
 	i := int(k >> t.shift)
 	if i >= neighbourCount {
 		return nil
 	}
-	var best *neighbour
-	distance := ^uint32(0)
-	look := func(j int) {
-		if j < 0 || j >= neighbourCount || !t.pairs[j].used {
-			return
-		}
-		e := &t.pairs[j]
-		if d := max(k, e.k) - min(k, e.k); best == nil || d < distance {
-			best, distance = e, d
+	if t.found >= 0 && t.foundKey == k {
+		return &t.pairs[t.found]
+	}
+	best, distance := -1, ^uint32(0)
+	low, high := t.below(i), t.above(i)
+	if low >= 0 {
+		best, distance = low, max(k, t.pairs[low].k)-min(k, t.pairs[low].k)
+	}
+	if high >= 0 && high != low {
+		if d := max(k, t.pairs[high].k) - min(k, t.pairs[high].k); best < 0 || d < distance {
+			best = high
 		}
 	}
-	for d := range neighbourSpan {
-		look(i - d)
-		if d > 0 {
-			look(i + d)
-			if best != nil {
-				break
-			}
+	t.found, t.foundKey = best, k
+	if best < 0 {
+		return nil
+	}
+	return &t.pairs[best]
+}
+
+// below returns the last pair in use at i or in front of it, -1 if there is none close by.
+func (t *neighbours) below(i int) int {
+	for at := i; at >= 0 && at > i-neighbourSpan; at = at&^63 - 1 {
+		if w := t.used[at/64] << (63 - at&63); w != 0 {
+			return at - bits.LeadingZeros64(w)
 		}
 	}
-	return best
+	return -1
+}
+
+// above returns the first pair in use at i or behind it, -1 if there is none close by.
+func (t *neighbours) above(i int) int {
+	for at := i; at < neighbourCount && at < i+neighbourSpan; at = at&^63 + 64 {
+		if w := t.used[at/64] >> (at & 63); w != 0 {
+			return at + bits.TrailingZeros64(w)
+		}
+	}
+	return -1
 }
 
 // predict returns the value expected at k.
@@ -71,15 +94,7 @@ func (t *neighbours) trusted(cost uint16) bool { return t.seen > 16 && t.cost < 
 func (t *neighbours) add(k, v, fine uint32, miss int) {
 	t.cost = uint16((int(t.cost)*7 + miss*8 + 4) / 8)
 	for k>>t.shift >= neighbourCount {
-		t.shift++
-		for i := range neighbourCount / 2 {
-			e := t.pairs[2*i+1]
-			if !e.used {
-				e = t.pairs[2*i]
-			}
-			t.pairs[i] = e
-		}
-		clear(t.pairs[neighbourCount/2:])
+		t.widen()
 	}
 	if e := t.find(k); e != nil && e.k != k {
 		step := (int64(int32(v-e.v)) - int64(int32(fine-e.fine))) << 16 / int64(int32(k-e.k))
@@ -91,7 +106,27 @@ func (t *neighbours) add(k, v, fine uint32, miss int) {
 		}
 	}
 	t.seen++
-	t.pairs[k>>t.shift] = neighbour{k: k, v: v, fine: fine, used: true}
+	i := k >> t.shift
+	t.pairs[i] = neighbour{k: k, v: v, fine: fine}
+	t.used[i/64] |= 1 << (i % 64)
+	t.found = -1
+}
+
+// widen makes each stretch of keys twice as long.
+func (t *neighbours) widen() {
+	t.shift++
+	used := t.used
+	t.used, t.found = [neighbourCount / 64]uint64{}, -1
+	for i := range neighbourCount / 2 {
+		j := 2*i + 1
+		if used[j/64]>>(j%64)&1 == 0 {
+			if j--; used[j/64]>>(j%64)&1 == 0 {
+				continue
+			}
+		}
+		t.pairs[i] = t.pairs[j]
+		t.used[i/64] |= 1 << (i % 64)
+	}
 }
 
 // neighbourMaps are the maps of a stream, by context.
@@ -116,7 +151,7 @@ func (s *neighbourMaps) of(ctx uint32) *neighbours {
 		s.maps = append(s.maps, new(neighbours))
 	}
 	t := s.maps[s.n]
-	*t = neighbours{ctx: ctx}
+	*t = neighbours{ctx: ctx, found: -1}
 	s.n++
 	return t
 }

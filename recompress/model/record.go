@@ -56,6 +56,7 @@ type record struct {
 	topXid     uint32
 	shape      byte // which of the optional parts there are
 	prev       uint64
+	linked     bool // prev is known
 	blocks     [maxBlockID + 1]block
 	n          int // blocks
 	main       []byte

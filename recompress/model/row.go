@@ -20,6 +20,8 @@ const (
 
 	numberBonus = 12    // numbers that are this much longer than text, in 1/8 bit, are still better: they are faster
 	textCost    = 5 * 8 // bits, in 1/8, that a byte of text is expected to take before it is known
+	noiseCost   = 235   // bits, in 1/8, that a residual takes of a word that is noise: nothing is saved by a model
+	noiseText   = 58    // the same, of a byte
 	chainWords  = 16    // words of a row that may be foreign keys
 )
 
@@ -52,7 +54,9 @@ type slot struct {
 	gain   int16             // the same, saved by coding the word and the next as one number
 	choice uint8             // which prediction was right last
 	near   uint8             // its map of neighbours: from one on, 0 if it has none yet
-	digits uint8             // rows in which it was nothing but hexadecimal digits
+	digits uint8             // rows in which its places were hexadecimal digits and the rest as before
+	places uint8             // bytes that are such digits
+	plain  uint8             // the last rows in which none of them was a letter
 	seen   bool              // cost holds something
 	zeros  zeros
 }
@@ -265,11 +269,16 @@ func (m *model) prepare(p *rowPart, c *rowClass, start, end int, old version, x 
 		n := copy(p.expected[low:end], old.data[min(low, len(old.data)):])
 		clear(p.expected[low+n : end])
 	}
+	alone := x.count|x.nChains == 0
 	for ; odd != 0; odd &= odd - 1 {
 		i := bits.TrailingZeros64(odd)
-		if slot := &p.set.slots[i]; slot.choice == guessStep {
+		slot := &p.set.slots[i]
+		if slot.choice == guessStep {
 			le.PutUint32(p.expected[4*i:], le.Uint32(c.row[4*i:])+slot.step)
 			continue
+		}
+		if alone && slot.choice >= guessValue && p.hasOld>>i&1 == 0 {
+			continue // the row before, that is
 		}
 		var w word
 		m.word(&w, p, i)
@@ -339,7 +348,9 @@ func (p *rowPart) settle(hits uint64) {
 		if s.slots[i].choice == guessStep {
 			continue
 		}
-		s.step(i, le.Uint32(p.expected[4*i:])-le.Uint32(p.class.row[4*i:]))
+		if step := le.Uint32(p.expected[4*i:]) - le.Uint32(p.class.row[4*i:]); step != 0 || s.moved>>i&1 != 0 {
+			s.step(i, step)
+		}
 	}
 }
 
@@ -355,8 +366,14 @@ func (m *model) misses(p *rowPart, b []byte, misses, wides uint64) {
 	t.textAt = p.first
 	pairs := p.wholePairs((misses | misses>>1) & p.all & (p.all >> 1) &^ (p.hasOld | p.hasOld>>1) &^ wides)
 	var w, next word
-	for set := misses; set != 0; set &= set - 1 {
+	for set := misses; set != 0; {
 		i := bits.TrailingZeros64(set)
+		if n := m.digitWords(p, b, i, set&^(wides|wides<<1)); n > 0 {
+			set &^= span(i, i+n-1)
+			pairs &^= span(i, i+n-1)
+			continue
+		}
+		set &= set - 1
 		m.word(&w, p, i)
 		if wides>>i&1 != 0 {
 			m.word(&next, p, i+1)
@@ -555,7 +572,11 @@ func (m *model) miss(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	s, x := w.slot, p.xact
 	guess := guessCount
 	if !m.decoding {
-		for i := range guessCount {
+		last := guessCount
+		if x.count|x.nChains == 0 {
+			last = guessValue
+		}
+		for i := range last {
 			if (m.candidate(w, i, x)^v)&w.mask == 0 {
 				guess = i
 				break
@@ -610,6 +631,8 @@ func (m *model) residual(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	switch {
 	case near != nil && near.trusted(s.cost[best]):
 		v = guess + uint32(m.Int(m.table, w.ctx+ctxWordNear, int64(int32(v-guess))))
+	case s.seen && w.n == 4 && s.cost[best] >= noiseCost && s.text >= noiseText:
+		v = uint32(m.Direct(32, uint64(v)))
 	case s.seen && int(s.cost[best]) < int(s.text)*w.n+numberBonus && (w.n == 4 || w.hasOld):
 		v = bases[best] + uint32(m.Int(m.table, w.ctx+ctxWordBytes+uint32(best), int64(int32(v-bases[best]))))
 	default:
@@ -618,7 +641,11 @@ func (m *model) residual(p *rowPart, w *word, v uint32, b []byte) uint32 {
 		s.text = uint16((int(s.text)*7 + (m.Spent()-before)*8/w.n) / 8)
 	}
 	for i, base := range bases {
-		s.cost[i] = uint16((int(s.cost[i])*7 + residualBits(v-base)*8 + 4) / 8)
+		now := residualBits(v-base) * 8
+		if s.seen {
+			now = (int(s.cost[i])*7 + now + 4) / 8
+		}
+		s.cost[i] = uint16(now)
 	}
 	if near != nil {
 		near.add(x.upBlock, v, x.upItem, residualBits(v-guess))
@@ -634,10 +661,10 @@ func residualBits(d uint32) int { return bits.Len32(d<<1 ^ uint32(int32(d)>>31))
 func (m *model) wordText(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	t, digits, c := &m.rows, &m.text.digits, p.class
 	at := w.at - p.start
-	digits.run = int(w.slot.digits)
+	digits.resume(w.slot, w.previous>>(8*w.low))
 	tried := t.text.from > 0
 	held := m.step(c.ctx, &t.text, b, at, w.n, nil, c.yield > -yieldSpan || c.rows%16 == 0)
-	w.slot.digits = uint8(min(digits.run, 255))
+	digits.keep(w.slot)
 	if held {
 		c.yield = min(c.yield+8, yieldSpan)
 	} else if tried {

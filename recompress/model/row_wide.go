@@ -10,7 +10,8 @@ const (
 )
 
 // zeros is how many zero bits the differences of a number end in: random() yields multiples of 2^-48, money whole cents.
-type zeros struct{ shift, least, run uint8 }
+// usual is how long the rest of a difference was when its length last left the usual ones.
+type zeros struct{ shift, least, run, usual uint8 }
 
 func (z *zeros) note(d uint64) {
 	if d == 0 {
@@ -18,7 +19,7 @@ func (z *zeros) note(d uint64) {
 	}
 	n := uint8(bits.TrailingZeros64(d))
 	if n < z.shift {
-		*z = zeros{shift: n, least: 64}
+		z.shift, z.least, z.run = n, 64, 0
 		return
 	}
 	if z.run == 0 {
@@ -43,7 +44,12 @@ func (m *model) wide(w, next *word, b []byte) (uint32, uint32) {
 	if shift > 0 && !m.flag(w.ctx+ctxWordWide, 1, d&(1<<shift-1) == 0) {
 		shift = 0
 	}
-	d = uint64(m.Int(m.table, w.ctx+ctxWordWide<<1+uint32(shift), int64(d)>>shift)) << shift
+	q := int64(d) >> shift
+	u := m.Near(m.table, w.ctx+ctxWordWide<<1+uint32(z.usual)<<8, int(z.usual), uint64(q<<1)^uint64(q>>63))
+	if length := bits.Len64(u); length > int(z.usual)+7 || length+7 < int(z.usual) {
+		z.usual = uint8(length)
+	}
+	d = (u>>1 ^ -(u & 1)) << shift
 	z.note(d)
 	v = before + d
 	return uint32(v), uint32(v >> 32)

@@ -28,10 +28,15 @@ const (
 	ctxItem
 	ctxItemBytes
 	ctxZeros
+	ctxUsual
 )
 
 // item codes the next item: what a page begins with, padding, a record or bytes. It always moves on by a byte at least.
 func (m *model) item() {
+	if m.usual() {
+		m.record()
+		return
+	}
 	if m.padding(); m.at >= m.end {
 		return
 	}
@@ -55,6 +60,7 @@ func (m *model) item() {
 	p.lastItem = kind
 	switch kind {
 	case itemRecord:
+		m.rec.linked = false
 		m.record()
 	case itemBytes:
 		m.bytesItem()
@@ -63,6 +69,37 @@ func (m *model) item() {
 	default:
 		m.corrupt("unknown item")
 	}
+}
+
+// usual codes whether what comes next is what nearly always does: zeros up to the next record's place in the same page, and a
+// record that links to the one before. If so, it moves on to the record.
+func (m *model) usual() bool {
+	p := &m.page
+	n := int(-uint64(p.pos) & (alignment - 1))
+	if p.rest > 0 || (uint64(p.pos)+uint64(n))%walPageBytes == 0 || m.end-m.at <= n {
+		return false
+	}
+	at, pos, hit := m.at, p.pos, false
+	if !m.decoding && isZero(m.wal[m.at:m.at+n]) {
+		m.emitZeros(n)
+		if hit = m.gather() && m.rec.prev == uint64(p.last); !hit {
+			m.at, p.pos = at, pos
+		}
+	}
+	place := int(p.lastItem)
+	if n > 0 {
+		place += 4
+	}
+	if !m.flag(ctxUsual, place, hit) {
+		return false
+	}
+	if m.decoding {
+		m.emitZeros(n)
+	}
+	m.rec.prev = uint64(p.last)
+	m.rec.linked = true
+	p.lastItem = itemRecord
+	return true
 }
 
 // padding codes the zero bytes up to the next record's place, if the position is not aligned.

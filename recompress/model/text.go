@@ -3,9 +3,10 @@ package model
 import "walproxy/recompress/rangecoder"
 
 const (
-	historyBytes = 1 << 22 // of text that later text is matched against
+	historyBytes = 1 << placeBits // of text that later text is matched against
 	matchLog     = 16
 	matchBytes   = 5  // hashed to find a match
+	placeBits    = 22 // of an entry of the table of matches: the position; the others check the hash
 	settledRun   = 8  // steps that a match has held
 	storedBytes  = 32 // shorter areas are never stored without a model
 	sampleBytes  = 4096
@@ -14,7 +15,7 @@ const (
 // text is the memory of bytes without a structure: what was coded, and where to find it again.
 type text struct {
 	history []byte
-	heads   []uint32 // position behind the bytes that hash there
+	heads   []uint32 // position behind the bytes that hash there, and a check in the upper bits
 	digits  digitRun
 }
 
@@ -110,6 +111,7 @@ func (m *model) match(context uint32, at *cursor, b, previous []byte) {
 	remember := len(b) >= 16
 	for i := 0; i < len(b); {
 		n := min(4, len(b)-i)
+		m.text.digits.begin(n)
 		m.step(context, at, b, i, n, previous, remember)
 		i += n
 	}
@@ -118,13 +120,13 @@ func (m *model) match(context uint32, at *cursor, b, previous []byte) {
 // step codes n bytes at b[i:], at most four, and reports whether a match held.
 func (m *model) step(context uint32, at *cursor, b []byte, i, n int, previous []byte, remember bool) bool {
 	t := &m.text
-	var guess, before, v uint32
-	for k := n - 1; k >= 0; k-- {
-		before = before<<8 | uint32(at8(previous, i+k))
-		if at.from > 0 {
-			guess = guess<<8 | uint32(t.ahead(at.from, k))
-		}
-		v = v<<8 | uint32(b[i+k])
+	var guess, before uint32
+	v := load(b[i:], n)
+	if i < len(previous) {
+		before = load(previous[i:], min(n, len(previous)-i))
+	}
+	if at.from > 0 {
+		guess = t.ahead(at.from, n)
 	}
 	hit := false
 	if at.from > 0 {
@@ -142,8 +144,9 @@ func (m *model) step(context uint32, at *cursor, b []byte, i, n int, previous []
 			v = before
 		}
 	}
+	digits := false
 	if !hit {
-		m.digits(context, b, i, n, guess, at.from > 0)
+		digits = m.digits(context, b, i, n, guess, at.from > 0)
 	} else if m.decoding {
 		for k := range n {
 			b[i+k] = byte(v >> (8 * k))
@@ -157,7 +160,7 @@ func (m *model) step(context uint32, at *cursor, b []byte, i, n int, previous []
 		*at = cursor{}
 	}
 	if remember {
-		t.add(b, i, n, at)
+		t.add(b, i, n, at, digits)
 	} else if at.from >= len(t.history) {
 		*at = cursor{}
 	}
@@ -200,8 +203,9 @@ func (m *model) literals(context uint32, b []byte, i, n int, guess uint32, match
 	}
 }
 
-// add puts b[i:i+n] into the history and looks for a match if there is none. A history that is full forgets everything.
-func (t *text) add(b []byte, i, n int, at *cursor) {
+// add puts b[i:i+n] into the history and looks for a match if there is none. Of noise only the end is entered into the table.
+// A history that is full forgets everything.
+func (t *text) add(b []byte, i, n int, at *cursor, noise bool) {
 	if len(t.history)+8 > historyBytes {
 		t.history = t.history[:0]
 		clear(t.heads)
@@ -210,8 +214,8 @@ func (t *text) add(b []byte, i, n int, at *cursor) {
 	t.history = append(t.history, b[i:i+n]...)
 	if at.run < settledRun { // what repeats for long is in the table already
 		first := len(t.history) - n + 1
-		if i+1 < matchBytes {
-			first = len(t.history) // the bytes in front belong to another text
+		if noise || i+1 < matchBytes { // the bytes in front belong to another text
+			first = len(t.history)
 		}
 		t.index(max(first, matchBytes), at)
 	}
@@ -220,23 +224,54 @@ func (t *text) add(b []byte, i, n int, at *cursor) {
 	}
 }
 
+// addNoise puts b into the history without entering it into the table: it is found by what is in front of it.
+func (t *text) addNoise(b []byte, at *cursor) {
+	if len(t.history)+len(b)+8 > historyBytes {
+		t.history = t.history[:0]
+		clear(t.heads)
+	}
+	t.history = append(t.history, b...)
+	*at = cursor{}
+}
+
 // index enters the ends from first on into the table, and starts a match at the last of them if there is none.
 func (t *text) index(first int, at *cursor) {
 	for end := first; end <= len(t.history); end++ {
 		tail := t.history[end-matchBytes : end]
-		head := &t.heads[(le.Uint32(tail)*0x9E3779B1^uint32(tail[4])*0x85EBCA6B)>>(32-matchLog)]
-		if from := int(*head); end == len(t.history) && at.from == 0 && from >= matchBytes &&
-			string(t.history[from-matchBytes:from]) == string(tail) {
+		hash := le.Uint32(tail)*0x9E3779B1 ^ uint32(tail[4])*0x85EBCA6B
+		head := &t.heads[hash>>(32-matchLog)]
+		entry := *head
+		*head = uint32(end) | hash<<placeBits
+		if end < len(t.history) || at.from > 0 || (entry^hash<<placeBits)>>placeBits != 0 {
+			continue
+		}
+		if from := int(entry & (1<<placeBits - 1)); from >= matchBytes && string(t.history[from-matchBytes:from]) == string(tail) {
 			at.from = from
 		}
-		*head = uint32(end)
 	}
 }
 
-// ahead returns the byte k bytes behind from in the history, which goes on in the same rhythm behind its end.
-func (t *text) ahead(from, k int) byte {
-	if n := len(t.history) - from; k >= n {
-		k %= n
+// ahead returns the n bytes, at most four, behind from in the history, which goes on in the same rhythm behind its end.
+func (t *text) ahead(from, n int) uint32 {
+	rest := t.history[from:]
+	if len(rest) >= 4 {
+		return le.Uint32(rest) & (1<<(8*n) - 1)
 	}
-	return t.history[from+k]
+	var v uint32
+	for k := range n {
+		v |= uint32(rest[k%len(rest)]) << (8 * k)
+	}
+	return v
+}
+
+// load returns the first n bytes of b, at most four.
+func load(b []byte, n int) uint32 {
+	if len(b) >= 4 {
+		return le.Uint32(b) & (1<<(8*n) - 1)
+	}
+	var v uint32
+	for k, c := range b[:n] {
+		v |= uint32(c) << (8 * k)
+	}
+	return v
 }

@@ -12,12 +12,16 @@ const (
 	countLimit = 90 // the slowest rate is about 1/91
 	even       = 1 << 31
 	certain    = 1<<(32-countBits) - 1
+	rateBits   = 16
 )
 
-// rate[n] is the share, in 1/65536, by which a probability used n times moves towards the bit.
-var rate = func() (r [countLimit + 1]uint32) {
+// rate[n] is the share, in 1/65536, by which a probability used n times moves towards the bit; above it is one, if n still grows.
+var rate = func() (r [countMask + 1]uint32) {
 	for n := range r {
-		r[n] = uint32(10 * 65536 / (10*n + 16))
+		r[n] = uint32(10 << rateBits / (10*min(n, countLimit) + 16))
+		if n < countLimit {
+			r[n] |= 1 << rateBits
+		}
 	}
 	return r
 }()
@@ -50,13 +54,10 @@ func (c *Coder) Bit(p *Prob, bit int) int {
 
 // learn moves the probability in v towards bit and returns its stored form.
 func learn(v uint32, bit int) Prob {
-	n := v & countMask
+	r := rate[v&countMask]
 	q := int64(v >> countBits)
-	q += (int64(-bit)&certain - q) * int64(rate[n]) >> 16
-	if n < countLimit {
-		n++
-	}
-	return Prob((uint32(q)<<countBits | n) ^ even)
+	q += (int64(-bit)&certain - q) * int64(r&(1<<rateBits-1)) >> rateBits
+	return Prob((uint32(q)<<countBits | v&countMask + r>>rateBits) ^ even)
 }
 
 // Flag codes a truth value with the probability p.
@@ -72,14 +73,17 @@ func (c *Coder) Flag(p *Prob, flag bool) bool {
 func (c *Coder) Direct(n int, v uint64) uint64 {
 	var out uint64
 	for n > 0 {
-		k := min(n, 16)
+		k := min(n, directBits)
 		n -= k
 		out = out<<k | c.direct(k, v>>n&(1<<k-1))
 	}
 	return out
 }
 
-// direct codes k bits, at most 16, in one step.
+// directBits is how many bits are coded in one step. The interval loses less than 1/256 by it, as a rule next to nothing.
+const directBits = 24
+
+// direct codes k bits, at most directBits, in one step.
 func (c *Coder) direct(k int, v uint64) uint64 {
 	step := c.width >> k
 	if c.decoding {
@@ -87,6 +91,26 @@ func (c *Coder) direct(k int, v uint64) uint64 {
 		c.code -= v * step
 	} else {
 		low, carry := bits.Add64(c.low, v*step, 0)
+		if carry != 0 {
+			c.carry()
+		}
+		c.low = low
+	}
+	c.width = step
+	if c.width < minRange {
+		c.shift()
+	}
+	return v
+}
+
+// Uniform codes a number below n, which all are as likely. n is at least 1 and at most 1<<28.
+func (c *Coder) Uniform(n uint32, v uint32) uint32 {
+	step := c.width / uint64(n)
+	if c.decoding {
+		v = uint32(min(c.code/step, uint64(n-1)))
+		c.code -= uint64(v) * step
+	} else {
+		low, carry := bits.Add64(c.low, uint64(v)*step, 0)
 		if carry != 0 {
 			c.carry()
 		}

@@ -19,7 +19,7 @@ func program(t *testing.T, c *Coder, table *Table, seed uint64, steps int) {
 	}
 	for i := range steps {
 		want, got := uint64(0), uint64(0)
-		switch kinds.IntN(7) {
+		switch kinds.IntN(9) {
 		case 0:
 			want = uint64(values.IntN(2))
 			got = uint64(c.Bit(&probs[0], int(pass(want))))
@@ -41,6 +41,13 @@ func program(t *testing.T, c *Coder, table *Table, seed uint64, steps int) {
 		case 5:
 			want = uint64(int64(values.Uint64()) >> values.IntN(64))
 			got = uint64(c.Int(table, 5, int64(pass(want))))
+		case 7:
+			n := 1 + kinds.Uint32N(1<<28)
+			want = uint64(values.Uint32N(n))
+			got = uint64(c.Uniform(n, uint32(pass(want))))
+		case 8:
+			want = values.Uint64() >> (10 + values.IntN(54))
+			got = c.Near(table, 7, 20, pass(want))
 		case 6:
 			want = uint64(values.IntN(3) * 85)
 			got = uint64(c.Byte(table, 6, byte(pass(want))))
@@ -135,7 +142,11 @@ func FuzzDecode(f *testing.F) {
 			if v := c.Direct(5, 0); v > 31 {
 				t.Fatalf("direct %d", v)
 			}
+			if v := c.Uniform(77, 0); v > 76 {
+				t.Fatalf("uniform %d", v)
+			}
 			c.Uint(table, uint32(i), 0)
+			c.Near(table, uint32(i), i%64, 0)
 		}
 	})
 }

@@ -7,14 +7,17 @@ import "math/bits"
 type Group [16]Prob
 
 // Nibble codes a value of four bits.
-func (c *Coder) Nibble(g *Group, v int) int {
+func (c *Coder) Nibble(g *Group, v int) int { return c.Symbol(g, 4, v) }
+
+// Symbol codes a value of n bits, at most 4.
+func (c *Coder) Symbol(g *Group, n, v int) int {
 	if c.decoding {
-		return c.decodeNibble(g)
+		return c.decodeSymbol(g, n)
 	}
-	at := 1
+	at, top := 1, 1<<n
 	low, width := c.low, c.width
-	for shift := 3; shift >= 0; shift-- {
-		bit := v >> shift & 1
+	for n--; n >= 0; n-- {
+		bit := v >> (n & 3) & 1
 		p := uint32(g[at&15]) ^ even
 		bound := width >> 16 * uint64(p>>16|1)
 		zero := uint64(bit) - 1
@@ -27,7 +30,7 @@ func (c *Coder) Nibble(g *Group, v int) int {
 		at = at<<1 | bit
 	}
 	c.low, c.width = low, width
-	return at & 15
+	return at - top
 }
 
 // renew brings an encoder's interval back into range after a carry or below minRange.
@@ -42,10 +45,10 @@ func (c *Coder) renew(low, width, carry uint64) (uint64, uint64) {
 	return c.low, c.width
 }
 
-func (c *Coder) decodeNibble(g *Group) int {
-	at := 1
+func (c *Coder) decodeSymbol(g *Group, n int) int {
+	at, top := 1, 1<<n
 	code, width := c.code, c.width
-	for range 4 {
+	for at < top {
 		p := uint32(g[at&15]) ^ even
 		bound := width >> 16 * uint64(p>>16|1)
 		rest, borrow := bits.Sub64(code, bound, 0)
@@ -61,16 +64,7 @@ func (c *Coder) decodeNibble(g *Group) int {
 		at = at<<1 | int(borrow)
 	}
 	c.code, c.width = code, width
-	return at & 15
-}
-
-// Symbol codes a value of n bits, at most 4.
-func (c *Coder) Symbol(g *Group, n, v int) int {
-	at := 1
-	for i := n - 1; i >= 0; i-- {
-		at = at<<1 | c.Bit(&g[at&15], v>>i&1)
-	}
-	return at & (1<<n - 1)
+	return at - top
 }
 
 // Table is a power of two of groups that contexts are hashed into. Two contexts that meet in a group cost ratio, nothing else.
@@ -107,7 +101,7 @@ func (c *Coder) Byte(t *Table, context uint32, v byte) byte {
 const (
 	lengthEscape = 15 // lengths from here on take a second symbol, two of them to a value
 	lengthLong   = lengthEscape + 30
-	modelledBits = 3 // of a number's bits below its top one
+	modelledBits = 2 // of a number's bits below its top one
 )
 
 // Uint codes an unsigned number: its length in bits with a model, its leading bits too, the rest at even odds. Small numbers
@@ -119,17 +113,19 @@ func (c *Coder) Uint(t *Table, context uint32, v uint64) uint64 {
 	} else {
 		length = c.longLength(t, context, length)
 	}
+	return c.mantissa(t, context, length, v)
+}
+
+// mantissa codes a number whose length in bits is known.
+func (c *Coder) mantissa(t *Table, context uint32, length int, v uint64) uint64 {
 	if length <= 1 {
 		return uint64(length)
 	}
 	g := t.Group(context + uint32(length+1)<<24)
 	rest := length - 1
-	out, at := uint64(1), 1
-	for range min(rest, modelledBits) {
-		rest--
-		bit := c.Bit(&g[at], int(v>>rest&1))
-		out, at = out<<1|uint64(bit), at<<1|bit
-	}
+	top := min(rest, modelledBits)
+	rest -= top
+	out := uint64(1<<top | c.Symbol(g, top, int(v>>rest&(1<<top-1))))
 	if rest == 0 {
 		return out
 	}
@@ -150,4 +146,24 @@ func (c *Coder) longLength(t *Table, context uint32, length int) int {
 func (c *Coder) Int(t *Table, context uint32, v int64) int64 {
 	z := c.Uint(t, context, uint64(v<<1)^uint64(v>>63))
 	return int64(z>>1) ^ -int64(z&1)
+}
+
+const (
+	nearSpan   = 7 // lengths on either side of the expected one that take one symbol
+	nearEscape = 15
+)
+
+// Near codes an unsigned number whose length in bits is expected to be near usual, with fewer steps than Uint.
+func (c *Coder) Near(t *Table, context uint32, usual int, v uint64) uint64 {
+	length := bits.Len64(v)
+	d := length - usual + nearSpan
+	if d < 0 || d >= nearEscape {
+		d = nearEscape
+	}
+	if d = c.Nibble(t.Group(context), d); d == nearEscape {
+		length = min(int(c.Direct(7, uint64(length))), 64)
+	} else {
+		length = min(max(d+usual-nearSpan, 0), 64)
+	}
+	return c.mantissa(t, context, length, v)
 }

@@ -53,7 +53,7 @@ const (
 	slotBytes = 1024 // of a row that are coded as a difference; what lies behind is plain
 	minZeros  = 64   // shorter runs of zeros are not worth an item
 
-	columnBytes = 4 << 10 // pieces from here on are laid out in columns
+	columnBytes = 1 << 10 // pieces from here on are laid out in columns: below, their lengths cost more than columns save
 )
 
 // Facts of the format. Source: PostgreSQL src/include/access/xlog_internal.h, xlogrecord.h; storage/bufpage.h (13-18).

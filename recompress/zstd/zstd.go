@@ -19,11 +19,12 @@ const DefaultLevel = 3
 // the window that RFC 8878 asks every decoder to support.
 const MaxWindowBytes = 8 << 20
 
-// Levels are the efforts that can be asked for, the least first. 10 and 16 are the same search at present.
+// Levels are the efforts that can be asked for, the least first. 1 and 3 are the same search at present: on undone WAL the next
+// one takes half as long again for 1 to 6 % less.
 var Levels = []int{1, 3, 5, 10, 16}
 
 var efforts = []zstd.EncoderLevel{
-	zstd.SpeedFastest, zstd.SpeedDefault, zstd.SpeedBetterCompression, zstd.SpeedBestCompression, zstd.SpeedBestCompression,
+	zstd.SpeedFastest, zstd.SpeedFastest, zstd.SpeedDefault, zstd.SpeedBetterCompression, zstd.SpeedBestCompression,
 }
 
 // ValidLevel reports whether level is one of Levels.

@@ -71,79 +71,86 @@ func (r *WALReader) Close() error {
 }
 
 // Next waits until there is WAL and returns up to limit bytes of it with their LSN; fewer only if there is no more at the
-// moment. wal is valid until the next call.
+// moment. wal is valid until the next call. Errors are those of Append.
+func (r *WALReader) Next(ctx context.Context, limit int) (start protocol.LSN, wal []byte, err error) {
+	start, r.buf, err = r.Append(ctx, r.buf[:0], limit)
+	return start, r.buf, err
+}
+
+// Append is Next for WAL that goes behind dst: it returns the extended buffer, or dst with an error.
 //
 // Errors: *protocol.TimelineEndError behind the last byte of a timeline that has ended; *protocol.Error as OpenWAL returns
 // them; ctx's error.
-func (r *WALReader) Next(ctx context.Context, limit int) (start protocol.LSN, wal []byte, err error) {
+func (r *WALReader) Append(ctx context.Context, dst []byte, limit int) (start protocol.LSN, out []byte, err error) {
 	for {
-		if err := r.fill(limit); err != nil {
-			return 0, nil, err
+		out, err := r.fill(dst, limit)
+		if err != nil {
+			return 0, dst, err
 		}
-		if n := len(r.buf); n > 0 {
+		if n := len(out) - len(dst); n > 0 {
 			start, r.lsn = r.lsn, r.lsn+protocol.LSN(n)
-			return start, r.buf, nil
+			return start, out, nil
 		}
 		if pushed := r.feed.tail.after(r.tli, r.lsn); pushed != nil {
 			select {
 			case <-pushed:
 			case <-ctx.Done():
-				return 0, nil, ctx.Err()
+				return 0, dst, ctx.Err()
 			}
 		}
 	}
 }
 
-// fill puts up to limit bytes at lsn into buf: from the tail where it has them, else from the spool. Nothing without an error
-// means that lsn is the end of the current timeline, or was a moment ago.
-func (r *WALReader) fill(limit int) error {
-	r.buf = r.buf[:0]
-	for len(r.buf) < limit {
-		have, at := len(r.buf), r.lsn+protocol.LSN(len(r.buf))
+// fill appends up to limit bytes at lsn: from the tail where it has them, else from the spool. Nothing without an error means that
+// lsn is the end of the current timeline, or was a moment ago.
+func (r *WALReader) fill(dst []byte, limit int) ([]byte, error) {
+	for begin := len(dst); len(dst)-begin < limit; {
+		have := len(dst) - begin
+		at := r.lsn + protocol.LSN(have)
 		var ok bool
-		if r.buf, ok = r.feed.tail.read(r.buf, r.tli, at, limit-have); ok {
-			if err := r.Close(); err != nil || len(r.buf) == have {
-				return err
+		if dst, ok = r.feed.tail.read(dst, r.tli, at, limit-have); ok {
+			if err := r.Close(); err != nil || len(dst)-begin == have {
+				return dst, err
 			}
 			continue
 		}
-		err := r.fillFromSpool(at, limit-have)
+		more, err := r.fillFromSpool(dst, at, limit-have)
 		if err != nil && have > 0 {
-			return nil // it comes again with the next call, which has nothing to return before it
+			return dst, nil // it comes again with the next call, which has nothing to return before it
 		}
 		if err != nil {
-			return err
+			return dst, err
 		}
+		dst = more
 	}
-	return nil
+	return dst, nil
 }
 
-// fillFromSpool appends to buf up to limit bytes at lsn, which the tail does not hold.
-func (r *WALReader) fillFromSpool(lsn protocol.LSN, limit int) error {
+// fillFromSpool appends up to limit bytes at lsn, which the tail does not hold.
+func (r *WALReader) fillFromSpool(dst []byte, lsn protocol.LSN, limit int) ([]byte, error) {
 	if end, next, ended := r.ended(); ended && lsn >= end {
-		return &protocol.TimelineEndError{Timeline: r.tli, Next: next, At: end}
+		return nil, &protocol.TimelineEndError{Timeline: r.tli, Next: next, At: end}
 	}
 	if r.frames != nil && r.limit != 0 && lsn >= r.limit { // the ancestor ends here; go on with its successor
 		if err := r.Close(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if r.frames == nil {
 		if err := r.openSpool(lsn); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for lsn >= r.rawAt+protocol.LSN(len(r.raw)) {
 		if err := r.decodeNext(lsn); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	wal := r.raw[lsn-r.rawAt:]
 	if r.limit != 0 {
 		wal = wal[:min(protocol.LSN(len(wal)), r.limit-lsn)] // beyond lies what was sent before the switch was known
 	}
-	r.buf = append(r.buf, wal[:min(len(wal), limit)]...)
-	return nil
+	return append(dst, wal[:min(len(wal), limit)]...), nil
 }
 
 // ended returns where the requested timeline ended, if it has.

@@ -38,7 +38,7 @@ type State struct {
 	Begin    protocol.LSN      // first byte held, on the oldest timeline
 	End      protocol.LSN      // where the next frame starts
 	Flushed  protocol.LSN      // behind the last durable byte of Timeline; at most End
-	Stream   uint32            // identity of the stream that the last frame belongs to, 0 if none
+	Stream   uint32            // identity of the stream met last in the newest window, 0 if none
 	Bytes    int64             // of all window files
 }
 

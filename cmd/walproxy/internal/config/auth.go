@@ -71,7 +71,7 @@ func (a Auth) mappings() ([]walsender.Mapping, int, error) {
 
 // Access returns who may connect, with the files read. Passwords is what listen.auth names but for the query.
 func (l Listen) Access() (walsender.Access, error) {
-	a := walsender.Access{Plaintext: l.TLS.Plaintext == PlaintextAllow}
+	a := walsender.Access{Plaintext: l.TLS.Plaintext == PlaintextAllow, MaxFailures: l.Auth.MaxFailures}
 	var err error
 	if a.Rules, _, err = l.Auth.rules(); err != nil {
 		return a, err
@@ -144,6 +144,9 @@ func (a Auth) checkRules(p *problems, t TLS) {
 	}
 	if len(a.Replication) == 0 {
 		p.addError("listen.auth.replication", errors.New("is empty: nobody could read WAL"))
+	}
+	if a.MaxFailures < 0 {
+		p.add("listen.auth.max_failures", "%d: must not be below 0 (0 means no bound)", a.MaxFailures)
 	}
 	a.Query.check(p)
 }

@@ -12,6 +12,7 @@ type Config struct {
 	Recompress  Recompress  `yaml:"recompress"`
 	Spool       Spool       `yaml:"spool"`
 	Acknowledge Acknowledge `yaml:"acknowledge"`
+	Archive     Archive     `yaml:"archive"`
 	HTTP        HTTP        `yaml:"http"`
 	Log         Log         `yaml:"log"`
 }
@@ -63,6 +64,7 @@ type Auth struct {
 	Rules       []AuthRule `yaml:"rules"`
 	Maps        []Mapping  `yaml:"maps"`
 	Replication Names      `yaml:"replication"`
+	MaxFailures int        `yaml:"max_failures"` // 0: no bound
 	Query       AuthQuery  `yaml:"query"`
 }
 
@@ -105,10 +107,14 @@ type Data struct {
 
 // Recompress chooses how WAL is coded.
 type Recompress struct {
-	Codec         Codec `yaml:"codec"`
-	Level         int   `yaml:"level"`
-	ResetDistance Bytes `yaml:"reset_distance"`
-	Backlog       Bytes `yaml:"backlog"` // 0: never hurry
+	Codec           Codec       `yaml:"codec"`
+	Level           int         `yaml:"level"`
+	ResetDistance   Bytes       `yaml:"reset_distance"`
+	Backlog         Bytes       `yaml:"backlog"` // 0: never hurry
+	Compress        Policy      `yaml:"compress"`
+	MaxRecordBytes  Bytes       `yaml:"max_record_bytes"` // 0: none
+	Except          []Relations `yaml:"except"`
+	RecordThreshold Bytes       `yaml:"record_threshold"` // 0: none
 }
 
 // Spool bounds the node's log on disk.
@@ -118,6 +124,16 @@ type Spool struct {
 	Keep     Bytes    `yaml:"keep"`
 	Seal     bool     `yaml:"seal"`
 	Fsync    bool     `yaml:"fsync"`
+}
+
+// Archive says where WAL is kept for long.
+type Archive struct {
+	Store        StoreAddress  `yaml:"store"` // empty: nowhere
+	Slot         string        `yaml:"slot"`
+	Tail         bool          `yaml:"tail"`
+	TailInterval time.Duration `yaml:"tail_interval"`
+	TailBytes    Bytes         `yaml:"tail_bytes"` // 0: only the interval counts
+	Timeout      time.Duration `yaml:"timeout"`
 }
 
 // Acknowledge says what is reported to the upstream.

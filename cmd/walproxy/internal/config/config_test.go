@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"walproxy/recompress"
 	"walproxy/slots"
 )
 
@@ -49,12 +50,12 @@ log: {level: loud, format: xml}
 listen: {wal_sender_timeout: 10, max_connections: many}
 upstream: {conninfo: host=h, status_interval: 0s, link: on}
 `, []string{"upstream: is given twice",
-			`recompress.codec: unknown codec "gzip": want auto, model, zstd or none`, "recompress.level: 4 is not one of [1 3 5 10 16]",
+			`recompress.codec: unknown codec "gzip": want auto, model, zstd, lz4 or none`, "recompress.level: 4 is not one of [1 3 5 10 16]",
 			"recompress.reset_distance: 3MiB: must be a power of two",
 			`spool.cap: "16GB" is not a size`, `spool.when_full: "drop" is not one of block, shed`, `spool.keep: "-1" is not a size`,
 			`spool.seal: "maybe" is not one of on, off, true, false`, `spool.fsync: "2" is not one of`, `log.level: "loud" is not one of`, `log.format: "xml" is not one of`,
 			`listen.wal_sender_timeout: "10" is not a duration`, `listen.max_connections: "many" is not a whole number`}},
-		{"codecs of later versions", enough + "recompress: {codec: lz4}\n", []string{`recompress.codec: codec "lz4" is not in this version yet: use auto, model, zstd or none`}},
+		{"unknown codec", enough + "recompress: {codec: lzo}\n", []string{`recompress.codec: unknown codec "lzo": want auto, model, zstd, lz4 or none`}},
 		{"upstream", "data: {dir: d}\nupstream: {conninfo: h, create_slot: on, status_interval: -1s, receiver_timeout: 0s, backoff_min: 5s, backoff_max: 1s}\n",
 			[]string{"upstream.conninfo: is not a libpq connection string", "upstream.create_slot: needs upstream.slot", "upstream.status_interval: -1s",
 				"upstream.receiver_timeout: 0s", "upstream.backoff_max: 1s is below upstream.backoff_min, 5s"}},
@@ -145,7 +146,7 @@ func TestValues(t *testing.T) {
 upstream: {conninfo: "host=a,b user=u", slot: s_1, create_slot: true, link: off, status_interval: 1500ms}
 listen: {addresses: ["0.0.0.0:5433", "unix:/run/x"], tls: {plaintext: allow}, auth: {method: scram-sha-256, users: [{name: a, verifier: "`+verifier+`"}], replication: "a, b"}, link: off}
 data: {dir: /d}
-recompress: {codec: none, level: 16, reset_distance: 64MiB, backlog: 1GiB}
+recompress: {codec: none, level: 16, reset_distance: 64MiB, backlog: 1GiB, compress: physical, max_record_bytes: 64KiB, except: ["1663/*/24576", "*/5/*"], record_threshold: 1MiB}
 spool: {cap: 1 TiB, when_full: shed, keep: 0, seal: off, fsync: off}
 acknowledge: {write: min, flush: any 2, apply: consumer s 1}
 http: {address: off}
@@ -161,7 +162,8 @@ http: {address: off}
 	want.Listen.Auth.Method, want.Listen.Auth.Users, want.Listen.Auth.Replication = AuthSCRAM, []User{{"a", verifier}}, Names{"a", "b"}
 	want.Listen.Link = false
 	want.Data.Dir = "/d"
-	want.Recompress = Recompress{Codec: "none", Level: 16, ResetDistance: 64 * MiB, Backlog: GiB}
+	want.Recompress = Recompress{Codec: "none", Level: 16, ResetDistance: 64 * MiB, Backlog: GiB, Compress: "physical", MaxRecordBytes: 64 * KiB, RecordThreshold: MiB,
+		Except: []Relations{{recompress.Relations{Tablespace: 1663, Number: 24576}}, {recompress.Relations{Database: 5}}}}
 	want.Spool = Spool{Cap: TiB, WhenFull: WhenFullShed}
 	want.Acknowledge = Acknowledge{Write: Rule{slots.Rule{Kind: slots.RuleMin}}, Flush: Rule{slots.Rule{Kind: slots.RuleAny, Count: 2}}, Apply: Rule{slots.Rule{Kind: slots.RuleConsumer, Name: "s 1"}}}
 	want.HTTP.Address = Off

@@ -25,7 +25,7 @@ func Default() *Config {
 			Addresses: []Address{"127.0.0.1:5433"},
 			TLS:       TLS{MinVersion: "TLSv1.2", Ciphers: Names{}, Plaintext: PlaintextLocal},
 			Auth: Auth{
-				Method: AuthTrust, Users: []User{}, Rules: []AuthRule{}, Maps: []Mapping{}, Replication: Names{"all"},
+				Method: AuthTrust, Users: []User{}, Rules: []AuthRule{}, Maps: []Mapping{}, Replication: Names{"all"}, MaxFailures: 10,
 				Query: AuthQuery{SQL: authquery.DefaultSQL, Cache: 10 * time.Second, Stale: 24 * time.Hour},
 			},
 			AuthenticationTimeout: time.Minute,
@@ -34,9 +34,10 @@ func Default() *Config {
 			MaxConnections:        100,
 			Link:                  true,
 		},
-		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance, Backlog: 64 * MiB},
+		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance, Backlog: 64 * MiB, Compress: "all", Except: []Relations{}},
 		Spool:       Spool{Cap: 16 * GiB, WhenFull: WhenFullBlock, Keep: GiB, Seal: true, Fsync: true},
 		Acknowledge: Acknowledge{Write: Rule{standard.Write}, Flush: Rule{standard.Flush}, Apply: Rule{standard.Apply}},
+		Archive:     Archive{Slot: "archive", TailInterval: time.Second, TailBytes: MiB, Timeout: 30 * time.Second},
 		HTTP:        HTTP{Address: "127.0.0.1:9187"},
 		Log:         Log{Level: "info", Format: "auto"},
 	}

@@ -21,6 +21,7 @@ func (c *Config) check(p *problems) {
 	c.Recompress.check(p)
 	c.Spool.check(p, c.Recompress)
 	c.Acknowledge.check(p, c.Upstream.Slot)
+	c.Archive.check(p)
 	p.addError("http.address", c.HTTP.Address.checkHTTP())
 }
 
@@ -140,6 +141,19 @@ func (a Acknowledge) check(p *problems, slot string) {
 	if a.Flush.Kind == slots.RuleNone && slot != "" {
 		p.add("acknowledge.flush", "none would keep upstream.slot from ever advancing, and the upstream would keep all of its WAL")
 	}
+}
+
+func (a *Archive) check(p *problems) {
+	p.addError("archive.store", a.Store.check())
+	var refused *protocol.Error
+	if errors.As(protocol.CheckSlotName(a.Slot), &refused) {
+		p.add("archive.slot", "%s", refused.Message)
+	}
+	if a.Tail && a.Store == "" {
+		p.add("archive.tail", "needs archive.store")
+	}
+	positive(p, "archive.tail_interval", a.TailInterval)
+	positive(p, "archive.timeout", a.Timeout)
 }
 
 func (r *Recompress) check(p *problems) {

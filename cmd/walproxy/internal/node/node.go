@@ -35,6 +35,7 @@ type Node struct {
 	server   *walsender.Server
 	lookup   lookup
 	metrics  *metrics
+	archiver *archiver // nil: nothing is archived
 	redo     redoTracker
 	pulse    pulse
 	alarm    alarm
@@ -76,6 +77,9 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 		return nil, err
 	}
 	if err := n.openServer(); err != nil {
+		return nil, err
+	}
+	if err := n.openArchiver(reg); err != nil {
 		return nil, err
 	}
 	if reg != nil {
@@ -161,6 +165,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.config.Spool.Seal {
 		group.Go(func() error { return n.feed.Seal(ctx) })
 	}
+	if n.archiver != nil {
+		group.Go(func() error { return n.archiver.run(ctx) })
+	}
 	group.Go(func() error {
 		select {
 		case err := <-synced: // only a failure ends it while ctx goes on
@@ -185,7 +192,7 @@ func (n *Node) Ready() error {
 
 // Close makes everything durable and lets go of the data directory.
 func (n *Node) Close() error {
-	return errors.Join(n.store.Flush(), n.log.Close())
+	return errors.Join(n.archiver.close(), n.store.Flush(), n.log.Close())
 }
 
 func (n *Node) receive(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"walproxy/archive/stores"
 	"walproxy/cmd/walproxy/internal/config"
 )
 
@@ -16,6 +17,12 @@ func Open(name string) (Source, error) {
 	switch {
 	case scheme == "postgres" || scheme == "postgresql":
 		return NewServer(name, config.Conninfo(name).String())
+	case scheme == "file" || scheme == "s3":
+		store, err := stores.Open(name, stores.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return NewStore(store), nil
 	case isDir(filepath.Join(name, "spool")):
 		return &spoolDir{dir: name}, nil
 	case isDir(name):

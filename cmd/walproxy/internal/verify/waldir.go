@@ -203,6 +203,7 @@ func (d *walDir) runs(ctx context.Context) ([]Span, error) {
 const tailSegments = 2
 
 // lastRecord returns where the last whole record of a run ends. A server writes pages ahead of records that are not complete yet.
+// What is damaged before it is for the comparison to find; what a recycled file held before says another page address.
 func (d *walDir) lastRecord(ctx context.Context, run Span) (protocol.LSN, error) {
 	from := run.End - protocol.LSN(d.size)
 	for i := 1; i < tailSegments && from > run.Begin; i++ {
@@ -224,9 +225,7 @@ func (d *walDir) lastRecord(ctx context.Context, run Span) (protocol.LSN, error)
 		}
 		for ev, ok := w.Next(); ok; ev, ok = w.Next() {
 			switch {
-			case ev.Kind == wal.KindRaw || ev.Kind == wal.KindRecord && wal.CRC(ev.Data) != crcOf(ev.Data):
-				return end, nil
-			case ev.Kind == wal.KindRecord:
+			case ev.Kind == wal.KindRecord && wal.CRC(ev.Data) == crcOf(ev.Data):
 				end = min((ev.End+7)&^7, run.End)
 			case ev.Kind == wal.KindSwitchTail:
 				end = ev.End

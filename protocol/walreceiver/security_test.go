@@ -1,0 +1,56 @@
+package walreceiver
+
+import (
+	"context"
+	"crypto/tls"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"walproxy/integration/tlstest"
+)
+
+// TestConninfoSecurity: parameters that pgconn does not know work or are refused; none reaches the server.
+func TestConninfoSecurity(t *testing.T) {
+	ca, err := tlstest.NewCA(t.TempDir(), "ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := ca.Revoke("ca.crl", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := parse(t, "host=h1,h2 user=u hostaddr=192.0.2.1,192.0.2.2 sslmode=verify-ca sslrootcert="+ca.File+
+		" sslcrl="+list+" ssl_min_protocol_version=TLSv1.2 ssl_max_protocol_version=TLSv1.3 channel_binding=require")
+	for host, want := range map[string]string{"h1": "192.0.2.1", "h2": "192.0.2.2"} {
+		if got, err := s.config.LookupFunc(context.Background(), host); err != nil || !slices.Equal(got, []string{want}) {
+			t.Errorf("%s is looked for at %v, %v", host, got, err)
+		}
+	}
+	if c := s.config.TLSConfig; c.MinVersion != tls.VersionTLS12 || c.MaxVersion != tls.VersionTLS13 || c.VerifyConnection == nil {
+		t.Errorf("TLS %+v", c)
+	}
+	if s.config.ChannelBinding != "require" || len(s.config.RuntimeParams) != 2 {
+		t.Errorf("channel binding %q, parameters %v", s.config.ChannelBinding, s.config.RuntimeParams)
+	}
+	for conninfo, want := range map[string]string{
+		"host=h hostaddr=192.0.2.1,192.0.2.2": "2 addresses for 1 hosts",
+		"host=h hostaddr=h":                   "is not an address",
+		"host=h sslcrl=/nowhere":              "/nowhere",
+		"host=h ssl_min_protocol_version=SSL": "want TLSv1",
+		"host=h ssl_min_protocol_version=TLSv1.3 ssl_max_protocol_version=TLSv1.2": "is above",
+		"host=h requirepeer=postgres":     "requirepeer is not supported",
+		"host=h gssencmode=require":       "gssencmode=require is not supported",
+		"host=h channel_binding=maybe":    "channel_binding",
+		"host=h sslnegotiation=sometimes": "",
+	} {
+		o := Options{Conninfo: conninfo + " user=u"}
+		if err := o.applyDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseConninfo(&o); want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", conninfo, err, want)
+		}
+	}
+}
