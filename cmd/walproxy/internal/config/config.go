@@ -41,6 +41,15 @@ type Listen struct {
 	MaxConnections        int           `yaml:"max_connections"`
 	MaxConnectionsPerUser int           `yaml:"max_connections_per_user"` // 0: no bound
 	Link                  bool          `yaml:"link"`
+	BaseBackup            bool          `yaml:"base_backup"`
+	SQL                   SQLMode       `yaml:"sql"`
+	SQLUsers              []SQLUser     `yaml:"sql_users"`
+}
+
+// SQLUser is somebody whose SQL is relayed, and where to and as whom.
+type SQLUser struct {
+	Name     string   `yaml:"name"`
+	Conninfo Conninfo `yaml:"conninfo"`
 }
 
 // TLS says how connections are encrypted. Without CertFile they are not.
@@ -107,10 +116,14 @@ type Data struct {
 
 // Recompress chooses how WAL is coded.
 type Recompress struct {
-	Codec         Codec `yaml:"codec"`
-	Level         int   `yaml:"level"`
-	ResetDistance Bytes `yaml:"reset_distance"`
-	Backlog       Bytes `yaml:"backlog"` // 0: never hurry
+	Codec           Codec       `yaml:"codec"`
+	Level           int         `yaml:"level"`
+	ResetDistance   Bytes       `yaml:"reset_distance"`
+	Backlog         Bytes       `yaml:"backlog"` // 0: never hurry
+	Compress        Policy      `yaml:"compress"`
+	MaxRecordBytes  Bytes       `yaml:"max_record_bytes"` // 0: none
+	Except          []Relations `yaml:"except"`
+	RecordThreshold Bytes       `yaml:"record_threshold"` // 0: none
 }
 
 // Spool bounds the node's log on disk.
