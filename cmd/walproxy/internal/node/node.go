@@ -73,13 +73,13 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 	if err := n.openFeed(); err != nil {
 		return nil, err
 	}
+	if err := n.openArchiver(reg); err != nil {
+		return nil, err
+	}
 	if err := n.openReceiver(reg); err != nil {
 		return nil, err
 	}
 	if err := n.openServer(); err != nil {
-		return nil, err
-	}
-	if err := n.openArchiver(reg); err != nil {
 		return nil, err
 	}
 	if reg != nil {
@@ -115,6 +115,9 @@ func (n *Node) openReceiver(reg prometheus.Registerer) (err error) {
 		Conninfo: string(u.Conninfo), Slot: u.Slot, CreateSlot: u.CreateSlot, ApplicationName: u.ApplicationName,
 		StatusInterval: u.StatusInterval, ReceiverTimeout: u.ReceiverTimeout, BackoffMin: u.BackoffMin, BackoffMax: u.BackoffMax,
 		ResetDistance: uint32(n.config.Recompress.ResetDistance), Logger: n.logger, Metrics: walreceiver.NewMetrics(reg),
+	}
+	if n.archiver != nil {
+		options.First = n.archiver.end
 	}
 	if u.Link == config.LinkAuto {
 		options.Link = func(request walreceiver.LinkRequest) walreceiver.LinkStream {
