@@ -79,10 +79,11 @@ func withDatabase(conninfo, name string) string {
 	if !isURI(conninfo) {
 		return conninfo + " dbname='" + quoteValue.Replace(name) + "'"
 	}
+	name = strings.ReplaceAll(url.QueryEscape(name), "+", "%20") // as libpq reads a URI, "+" is no blank
 	if strings.Contains(conninfo, "?") {
-		return conninfo + "&dbname=" + url.QueryEscape(name)
+		return conninfo + "&dbname=" + name
 	}
-	return conninfo + "?dbname=" + url.QueryEscape(name)
+	return conninfo + "?dbname=" + name
 }
 
 // quoteValue spells a value between the quotes of a conninfo.

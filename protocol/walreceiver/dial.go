@@ -71,12 +71,6 @@ type Session struct {
 	Timeout    time.Duration     // of each attempt, unless Conninfo has a connect_timeout
 }
 
-// Validate reports what is wrong with the conninfo, without touching the network. The error shows nothing of it.
-func (s Session) Validate() error {
-	_, err := parseSession(s.Conninfo)
-	return hideConninfo(err)
-}
-
 // Dial opens the session. Errors: *ConnectError with the reason for each host; errors.As finds a server's *pgconn.PgError.
 func (s Session) Dial(ctx context.Context) (*Connection, error) {
 	session, err := parseSession(withDatabase(s.Conninfo, s.Database))
