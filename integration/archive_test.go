@@ -141,7 +141,7 @@ func targets(ctx context.Context, t *testing.T, c *pgcluster.Cluster) []target {
 		list[len(list)-1].setting += " = " + quoted(value)
 		write(ctx, t, c, 300)
 	}
-	write(ctx, t, c, 3000)
+	write(ctx, t, c, 20_000)
 	at("recovery_target_time", "SELECT clock_timestamp()")
 	must(t, c.Exec(ctx, "SELECT pg_create_restore_point('here')"))
 	at("recovery_target_name", "SELECT 'here'")

@@ -56,11 +56,20 @@ type Options struct {
 	// ResetDistance, in bytes, is a power of two from 1 MiB to 64 MiB. A Writer starts every stream over at multiples of it and
 	// cuts its frames there; a Reader refuses frames that cross one.
 	ResetDistance uint32
+	// What is compressed. Whatever is not is carried in raw frames, which the stream goes on behind.
+	Compress       Policy
+	MaxRecordBytes int64       // records above it are not compressed; 0: there is no such bound
+	Except         []Relations // records whose first block is of one of these are not compressed
+	// RecordThreshold, in bytes: a record above it that a piece of WAL holds whole is coded as one unit, decodable alone. 0: none is.
+	RecordThreshold int64
 }
 
 func (o Options) withDefaults() (Options, error) {
 	if o.ResetDistance == 0 {
 		o.ResetDistance = DefaultResetDistance
+	}
+	if o.Compress == CompressOff {
+		o.Codec = None
 	}
 	if o.Level == 0 {
 		o.Level = zstd.DefaultLevel
@@ -68,6 +77,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case int(o.Codec) >= len(codecNames):
 		return o, fmt.Errorf("unknown %s", o.Codec)
+	case int(o.Compress) >= len(policyNames) || o.MaxRecordBytes < 0 || o.RecordThreshold < 0:
+		return o, fmt.Errorf("compress %d, at most %d bytes, threshold %d: out of range", o.Compress, o.MaxRecordBytes, o.RecordThreshold)
 	case !link.ValidResetDistance(uint64(o.ResetDistance)):
 		return o, fmt.Errorf("reset distance %d bytes: want a power of two from 1 MiB to 64 MiB", o.ResetDistance)
 	case !zstd.ValidLevel(o.Level):
@@ -82,6 +93,8 @@ type encoder interface {
 	Begin(tli protocol.Timeline, start protocol.LSN)
 	// Append appends the payload that carries wal as the next piece of the stream to dst and returns the extended buffer.
 	Append(dst, wal []byte) ([]byte, error)
+	// Skip tells the stream of WAL that is its next piece and travels without it.
+	Skip(wal []byte)
 }
 
 // decoder undoes an encoder. Begin comes first, and again after an error. Whatever the payload, Append neither blocks nor
@@ -89,6 +102,7 @@ type encoder interface {
 type decoder interface {
 	Begin(tli protocol.Timeline, start protocol.LSN) error
 	Append(dst, payload []byte, rawBytes int) ([]byte, error)
+	Skip(wal []byte)
 }
 
 // newEncoder returns what codes for o, and the codec of its frames; nil and CodecRaw if WAL is not coded at all.

@@ -22,6 +22,8 @@ func (e *modelEncoder) Append(dst, wal []byte) (out []byte, err error) {
 	return e.model.Append(dst, wal), nil
 }
 
+func (e *modelEncoder) Skip(wal []byte) { e.model.Skip(wal) }
+
 // modelDecoder is a model.Decoder as a decoder, guarded in the same way.
 type modelDecoder struct{ model *model.Decoder }
 
@@ -38,3 +40,5 @@ func (d *modelDecoder) Append(dst, payload []byte, rawBytes int) (out []byte, er
 	}()
 	return d.model.Decode(dst, payload, rawBytes)
 }
+
+func (d *modelDecoder) Skip(wal []byte) { d.model.Skip(wal) }

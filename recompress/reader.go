@@ -14,6 +14,9 @@ type Reader struct {
 	stream   uint32  // identity of the stream that decoder is in; 0 if none
 	timeline protocol.Timeline
 	next     protocol.LSN // where the stream goes on
+
+	alone      decoder // of frames that belong to no stream; nil before the first one
+	aloneCodec link.Codec
 }
 
 // NewReader returns a Reader. Of o only ResetDistance matters, the largest that frames may have.
@@ -56,7 +59,11 @@ func (r *Reader) undo(dst []byte, f *link.Frame) ([]byte, error) {
 		if len(f.Payload) != int(f.RawLen) || f.Starts || f.Continues {
 			return dst, corrupt(f, "malformed raw frame")
 		}
+		r.pass(f, f.Payload)
 		return append(dst, f.Payload...), nil
+	}
+	if !f.Starts && !f.Continues {
+		return r.undoAlone(dst, f)
 	}
 	if err := r.position(f); err != nil {
 		return dst, err
@@ -66,6 +73,35 @@ func (r *Reader) undo(dst []byte, f *link.Frame) ([]byte, error) {
 		return dst, corrupt(f, err.Error())
 	}
 	r.stream, r.timeline, r.next = f.StreamID(), f.Timeline, f.End()
+	return dst, nil
+}
+
+// pass tells the stream in progress of a frame that follows it and does not belong to it. The next one may continue the stream.
+func (r *Reader) pass(f *link.Frame, wal []byte) {
+	if r.stream != 0 && f.Timeline == r.timeline && f.Start == r.next {
+		r.decoder.Skip(wal)
+		r.next = f.End()
+	}
+}
+
+// undoAlone decodes a coded frame that belongs to no stream, beside the stream in progress.
+func (r *Reader) undoAlone(dst []byte, f *link.Frame) ([]byte, error) {
+	if r.alone == nil || r.aloneCodec != f.Codec {
+		d, err := newDecoder(f.Codec)
+		if err != nil {
+			return dst, err
+		}
+		r.alone, r.aloneCodec = d, f.Codec
+	}
+	from := len(dst)
+	err := r.alone.Begin(f.Timeline, f.Start)
+	if err == nil {
+		dst, err = r.alone.Append(dst, f.Payload, int(f.RawLen))
+	}
+	if err != nil {
+		return dst, corrupt(f, err.Error())
+	}
+	r.pass(f, dst[from:])
 	return dst, nil
 }
 

@@ -34,6 +34,7 @@ type Sealer struct {
 	reader   *Reader
 	builder  link.WindowBuilder
 	spare    []byte // the frames as they came
+	observe  CostObserver
 
 	writer *Writer     // for the window in progress
 	wal    []byte      // of it
@@ -87,6 +88,7 @@ func (s *Sealer) Seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Fr
 type seen struct {
 	best  link.Codec // of all frames
 	other bool       // there are frames of another codec
+	plain int        // bytes of WAL in raw frames
 }
 
 // rank orders codecs by how small they make WAL.
@@ -124,6 +126,7 @@ func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
 		if w, err = NewWriter(o); err != nil {
 			return err
 		}
+		w.ObserveCosts(s.observe)
 		s.writers[codec] = w
 	}
 	s.writer = w
@@ -136,7 +139,7 @@ const modelFrameBytes = 8
 // settled reports whether coding the window again would hardly save anything: its frames have the codec that they would get,
 // and are as few, or are the model's and cost less than a fiftieth of the window.
 func (s *Sealer) settled(seen seen, stats *SealStats) bool {
-	if seen.other || seen.best != s.writer.codec {
+	if seen.other || seen.best != s.writer.codec || seen.plain > len(s.wal)/64 {
 		return false
 	}
 	few := (len(s.wal)+sealedFrameBytes-1)/sealedFrameBytes + 1 // the end of the timeline
@@ -171,7 +174,11 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 			s.end = &end
 			continue
 		}
-		seen.other = seen.other || f.Codec != seen.best && next != h.Start
+		if f.Codec == link.CodecRaw {
+			seen.plain += int(f.RawLen)
+		} else if f.Starts || f.Continues {
+			seen.other = seen.other || f.Codec != seen.best && seen.best != link.CodecRaw
+		}
 		if rank(f.Codec) > rank(seen.best) {
 			seen.best = f.Codec
 		}

@@ -15,7 +15,7 @@ var errUndoneLength = errors.New("length of the undone WAL")
 // and what the compressor makes of it. A defect in undoing must not end the process: see modelEncoder.
 type undoneEncoder struct {
 	undo   *undo.Encoder
-	inner  encoder
+	inner  compressor
 	undone []byte
 }
 
@@ -34,10 +34,12 @@ func (e *undoneEncoder) Append(dst, wal []byte) (out []byte, err error) {
 	return e.inner.Append(binary.AppendUvarint(dst, uint64(len(e.undone))), e.undone)
 }
 
+func (e *undoneEncoder) Skip(wal []byte) { e.undo.Skip(wal) }
+
 // undoneDecoder undoes an undoneEncoder.
 type undoneDecoder struct {
 	undo   *undo.Decoder
-	inner  decoder
+	inner  expander
 	undone []byte
 }
 
@@ -61,3 +63,17 @@ func (d *undoneDecoder) Append(dst, payload []byte, rawBytes int) (out []byte, e
 	}
 	return d.undo.Append(dst, d.undone, rawBytes)
 }
+
+func (d *undoneDecoder) Skip(wal []byte) { d.undo.Skip(wal) }
+
+// compressor and expander are the two sides of a general compressor.
+type (
+	compressor interface {
+		Begin(tli protocol.Timeline, start protocol.LSN)
+		Append(dst, src []byte) ([]byte, error)
+	}
+	expander interface {
+		Begin(tli protocol.Timeline, start protocol.LSN) error
+		Append(dst, payload []byte, n int) ([]byte, error)
+	}
+)

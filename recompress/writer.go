@@ -28,6 +28,8 @@ type Writer struct {
 	fast     coder   // for a Writer that has to hurry; made when it is needed
 	hurry    bool
 	check    *Reader // decodes every coded frame before it leaves
+	sorter   sorter
+	alone    coder // of records that are coded alone; made when it is needed
 
 	timeline protocol.Timeline
 	next     protocol.LSN // where the WAL goes on
@@ -52,7 +54,7 @@ func NewWriter(o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{distance: uint64(o.ResetDistance), options: o}
+	w := &Writer{distance: uint64(o.ResetDistance), options: o, sorter: sorter{options: o, standing: true}}
 	if w.best.encoder, w.best.codec, err = newEncoder(o); err != nil {
 		return nil, err
 	}
@@ -64,7 +66,7 @@ func NewWriter(o Options) (*Writer, error) {
 }
 
 // Write makes frames of wal, which begins at start on tli, and hands each, sealed and proven to decode to the same bytes, to
-// emit. It cuts at reset boundaries and nowhere else; everything written is in a frame when it returns. A start that does not
+// emit. It cuts at reset boundaries, and where Options say that what comes is carried otherwise; everything written is in a frame when it returns. A start that does not
 // follow the WAL written last begins a new stream. The frame and its payload are valid during emit only; wal is not retained.
 //
 // The only errors are emit's and that of WAL beyond the largest LSN. After one the next frame starts a stream.
@@ -82,13 +84,35 @@ func (w *Writer) Write(tli protocol.Timeline, start protocol.LSN, wal []byte, em
 			w.choose()
 		}
 		piece := wal[:min(uint64(len(wal)), w.distance-at)]
-		w.build(tli, start, piece)
-		if err := emit(&w.frame); err != nil {
+		if err := w.writePiece(tli, start, piece, emit); err != nil {
 			w.Reset()
 			return err
 		}
 		wal, start = wal[len(piece):], start+protocol.LSN(len(piece))
 		w.timeline, w.next = tli, start
+	}
+	return nil
+}
+
+// writePiece makes the frames of wal, which lies within one window.
+func (w *Writer) writePiece(tli protocol.Timeline, start protocol.LSN, wal []byte, emit func(*link.Frame) error) error {
+	if w.encoder == nil || !w.sorter.active() {
+		w.build(tli, start, wal)
+		return emit(&w.frame)
+	}
+	for _, r := range w.sorter.sort(start, wal) {
+		piece := wal[:r.bytes]
+		switch {
+		case r.how == streamed:
+			w.build(tli, start, piece)
+		case r.how == whole && w.buildAlone(tli, start, piece):
+		default:
+			w.buildRaw(tli, start, piece)
+		}
+		if err := emit(&w.frame); err != nil {
+			return err
+		}
+		wal, start = wal[r.bytes:], start+protocol.LSN(r.bytes)
 	}
 	return nil
 }
@@ -131,13 +155,75 @@ func (w *Writer) build(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	f := &w.frame
 	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
 	if w.encoder == nil || !w.encode(f, wal) {
-		f.Codec, f.Starts, f.Continues, f.Stream, f.Payload = link.CodecRaw, false, false, 0, wal
-		f.Seal()
+		f.RawSum = link.Checksum(wal) // a brief frame has half of it
+		w.seal(f, link.Frame{}, wal)
+	}
+	w.stream = f.StreamID() // the encoder has learnt from what now travels raw, and its reader has not: the stream is over
+	w.count(f)
+}
+
+// buildRaw leaves the raw frame of wal in w.frame. The stream in progress goes on behind it.
+func (w *Writer) buildRaw(tli protocol.Timeline, start protocol.LSN, wal []byte) {
+	w.frame = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
+	w.seal(&w.frame, link.Frame{}, wal)
+	w.pass(&w.frame, wal)
+	w.count(&w.frame)
+}
+
+// buildAlone leaves the frame of wal, coded without the stream in progress, in w.frame; or it reports false: that would not
+// pay, or it does not hold wal.
+func (w *Writer) buildAlone(tli protocol.Timeline, start protocol.LSN, wal []byte) bool {
+	if w.alone.encoder == nil {
+		o := w.options
+		o.Codec = Zstd
+		var err error
+		if w.alone.encoder, w.alone.codec, err = newEncoder(o); err != nil {
+			w.alone = coder{}
+			return false
+		}
+	}
+	f := &w.frame
+	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
+	w.alone.encoder.Begin(tli, start)
+	var err error
+	if w.payload, err = w.alone.encoder.Append(w.payload[:0], wal); err != nil || len(w.payload) >= len(wal) {
+		return false
+	}
+	w.seal(f, link.Frame{Codec: w.alone.codec}, w.payload)
+	if !w.proven(f, wal) {
+		return false
+	}
+	w.skip(wal)
+	w.count(f)
+	return true
+}
+
+// pass tells encoder and checking reader of a raw frame that the stream goes on behind.
+func (w *Writer) pass(f *link.Frame, wal []byte) {
+	if w.stream != 0 {
+		w.check.pass(f, wal)
+		w.skip(wal)
+	}
+}
+
+func (w *Writer) skip(wal []byte) {
+	if w.stream != 0 {
+		w.encoder.Skip(wal)
+	}
+}
+
+// seal completes f with what form says of its codec and stream.
+func (w *Writer) seal(f *link.Frame, form link.Frame, payload []byte) {
+	f.Codec, f.Starts, f.Continues, f.Stream, f.Payload = form.Codec, form.Starts, form.Continues, form.Stream, payload
+	f.Seal()
+}
+
+func (w *Writer) count(f *link.Frame) {
+	if f.Codec == link.CodecRaw {
 		w.rawFrames.Add(1)
 	}
-	w.stream = f.StreamID() // a raw frame ends the stream: its reader cannot follow the encoder through it
 	w.frames.Add(1)
-	w.rawBytes.Add(uint64(len(wal)))
+	w.rawBytes.Add(uint64(f.RawLen))
 	w.payloadBytes.Add(uint64(len(f.Payload)))
 }
 
@@ -154,12 +240,16 @@ func (w *Writer) encode(f *link.Frame, wal []byte) bool {
 	if len(w.payload) >= len(wal) {
 		return false
 	}
-	f.Codec, f.Starts, f.Continues, f.Stream, f.Payload = w.codec, w.stream == 0, w.stream != 0, w.stream, w.payload
-	f.Seal()
+	w.seal(f, link.Frame{Codec: w.codec, Starts: w.stream == 0, Continues: w.stream != 0, Stream: w.stream}, w.payload)
+	return w.proven(f, wal)
+}
+
+// proven reports whether f decodes to wal; if not, it counts.
+func (w *Writer) proven(f *link.Frame, wal []byte) (ok bool) {
+	var err error
 	w.decoded, err = w.check.Decode(w.decoded[:0], f)
-	if err != nil || !bytes.Equal(w.decoded, wal) {
+	if ok = err == nil && bytes.Equal(w.decoded, wal); !ok {
 		w.mismatches.Add(1)
-		return false
 	}
-	return true
+	return ok
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -30,8 +31,13 @@ func newFaulty(t *testing.T, server string) *faulty {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(u)
-	proxy.Director = func(r *http.Request) { r.URL.Scheme, r.URL.Host = u.Scheme, u.Host } // the Host header is signed
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = u.Scheme, u.Host
+			r.Out.Host = r.In.Host // it is signed
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // what is broken on purpose
+	}
 	f := &faulty{}
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f.broken.Add(-1) >= 0 {

@@ -21,6 +21,8 @@ import (
 // benchFlags are the words of the command line.
 type benchFlags struct {
 	codec, distance, flush string
+	compress               string
+	maxRecord, threshold   string
 	json                   bool
 	options                bench.Options
 }
@@ -44,6 +46,9 @@ cover parsing, checksums, and decoding and comparing each frame before it counts
 	f.StringVar(&flags.codec, "codec", "auto", "`CODEC`: "+strings.Join(recompress.Codecs(), ", "))
 	f.IntVar(&o.Recompress.Level, "level", 0, "effort `N` of the codec; 0 is its default")
 	f.StringVar(&flags.distance, "reset-distance", config.Bytes(recompress.DefaultResetDistance).String(), "bytes of WAL in a window: a power of two from 1MiB to 64MiB (`SIZE`)")
+	f.StringVar(&flags.compress, "compress", "all", "`WORK` that is compressed: off, vacuum, physical, logical or all")
+	f.StringVar(&flags.maxRecord, "max-record-bytes", "0", "records above this `SIZE` are not compressed; 0: there is none")
+	f.StringVar(&flags.threshold, "record-threshold", "0", "records above this `SIZE` are coded as one unit; 0: none are")
 	f.StringVar(&flags.flush, "flush", "window", "where frames end: window (as when sealed), commit, or a number of bytes (`WHERE`)")
 	f.IntVar(&o.CPUs, "cpus", 0, "use `N` processors; 0 means all")
 	f.BoolVar(&o.Peers, "peers", false, "also run the same bytes through zstd, xz, lz4 and gzip where installed, each on one processor")
@@ -70,6 +75,15 @@ func (f *benchFlags) parse() (err error) {
 		return fmt.Errorf("reset distance %q: want a power of two from 1MiB to 64MiB", f.distance)
 	}
 	o.Recompress.ResetDistance = uint32(distance)
+	if o.Recompress.Compress, err = recompress.ParsePolicy(f.compress); err != nil {
+		return err
+	}
+	if o.Recompress.MaxRecordBytes, err = recordBytes(f.maxRecord); err != nil {
+		return err
+	}
+	if o.Recompress.RecordThreshold, err = recordBytes(f.threshold); err != nil {
+		return err
+	}
 	if o.Cut, err = bench.ParseCut(f.flush, plainBytes); err != nil {
 		return err
 	}
@@ -78,6 +92,14 @@ func (f *benchFlags) parse() (err error) {
 	}
 	_, err = recompress.NewWriter(o.Recompress)
 	return err
+}
+
+func recordBytes(text string) (int64, error) {
+	n, err := plainBytes(text)
+	if err != nil || n > 1<<31 {
+		return 0, fmt.Errorf("record size %q: want a size, as in 8KiB, or 0", text)
+	}
+	return int64(n), nil
 }
 
 // plainBytes reads a size with a unit, or a bare number of bytes.

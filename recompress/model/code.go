@@ -26,6 +26,7 @@ const (
 func (m *model) record() {
 	r := &m.rec
 	r.start = m.page.pos
+	m.observeBegin()
 	m.transaction(r)
 	m.mark(costXact)
 	m.kind(r)
@@ -57,6 +58,7 @@ func (m *model) record() {
 		le.PutUint32(r.raw[20:], crc32.Update(sum, castagnoli, r.raw[:20]))
 	}
 	m.markRecord(r)
+	m.observeEnd(r)
 	m.learn(r)
 	m.lay(r)
 }
@@ -158,7 +160,7 @@ func (m *model) body(r *record) {
 	for i := range r.blocks[:r.n] {
 		k := &r.blocks[i]
 		if len(k.image) > 0 {
-			m.pageImage(k)
+			m.observedImage(k)
 		}
 		if len(k.data) > 0 {
 			m.blockData(r, i)

@@ -46,6 +46,7 @@ type model struct {
 	compressed compressed
 	near       neighbourMaps
 	cost       *Costs
+	observe    observation // encoder
 }
 
 func newModel() *model {

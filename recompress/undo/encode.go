@@ -13,7 +13,6 @@ type Encoder struct {
 	place
 	wal    []byte // the piece
 	at     int    // next byte of it
-	plain  bool   // what the page begins with was told, and it is no header
 	out    [sections][]byte
 	byRows bool
 

@@ -77,7 +77,10 @@ func (f *Feed) decodeUpTo(tli protocol.Timeline, end protocol.LSN) (stream uint3
 		if f.raw, err = f.verify.Decode(f.raw[:0], fr); err != nil {
 			return 0, frames.Damaged(fr, err)
 		}
-		at, stream = fr.End(), fr.StreamID()
+		at = fr.End()
+		if id := fr.StreamID(); id != 0 { // frames that stand alone do not end a stream
+			stream = id
+		}
 	}
 	return stream, nil
 }

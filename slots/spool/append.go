@@ -195,8 +195,9 @@ func (l *Log) publish(f *link.Frame, w *window, end link.TimelineEnd) {
 	last.end = f.End()
 	l.appends++
 	l.state.Bytes += grown
-	l.state.End, l.state.Stream = f.End(), f.StreamID()
+	l.state.End, l.state.Stream = f.End(), l.cursor.Stream
 	if end.Next != 0 {
+		l.state.Stream = 0
 		last.next = end.Next
 		l.lines = append(l.lines, &line{timeline: end.Next, begin: f.Start, end: f.Start})
 		l.state.Timeline = end.Next

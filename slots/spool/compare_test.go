@@ -38,9 +38,24 @@ func (m *model) compare() {
 	m.frames = m.frames[first : first+len(held)]
 	m.confirmed = len(m.frames)
 	m.stream = s.Stream
-	if n := len(m.frames); n > 0 && (s.End != m.frames[n-1].End() || s.Flushed != s.End || s.Stream != m.frames[n-1].StreamID()) {
+	if n := len(m.frames); n > 0 && (s.End != m.frames[n-1].End() || s.Flushed != s.End || s.Stream != m.streamMet()) {
 		m.t.Fatalf("state %+v behind frame %+v", s, m.frames[n-1])
 	}
+}
+
+// streamMet returns the stream met last in the newest window, 0 behind the end of a timeline.
+func (m *model) streamMet() uint32 {
+	last := m.frames[len(m.frames)-1]
+	for i := len(m.frames) - 1; i >= 0 && last.Codec != link.CodecTimelineEnd; i-- {
+		f := m.frames[i]
+		if f.Timeline != last.Timeline || f.Start.Floor(distance) != last.Start.Floor(distance) || f.Codec == link.CodecTimelineEnd {
+			break
+		}
+		if f.StreamID() != 0 {
+			return f.StreamID()
+		}
+	}
+	return 0
 }
 
 // drain reads until nothing is left and returns copies.

@@ -9,6 +9,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -37,7 +38,7 @@ type State struct {
 	Begin    protocol.LSN      // first byte held, on the oldest timeline
 	End      protocol.LSN      // where the next frame starts
 	Flushed  protocol.LSN      // behind the last durable byte of Timeline; at most End
-	Stream   uint32            // identity of the stream that the last frame belongs to, 0 if none
+	Stream   uint32            // identity of the stream met last in the newest window, 0 if none
 	Bytes    int64             // of all window files
 }
 
@@ -70,10 +71,11 @@ type Log struct {
 
 	marker marker // as found by Open, which alone uses it
 
-	syncMu     sync.Mutex // one fsync at a time; guards the next three
+	syncMu     sync.Mutex // one fsync at a time; guards the next four
 	markerFile fs.File
 	markerBuf  []byte
-	marked     marker // what it says
+	marked     marker // what it said when it was synced
+	markedAt   time.Time
 
 	fileMu   sync.Mutex // one change of identity and history files at a time
 	retainMu sync.Mutex // one removal at a time

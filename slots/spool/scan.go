@@ -17,7 +17,7 @@ type scanResult struct {
 	offset int64        // behind the last good frame
 	end    protocol.LSN // behind the last good frame, the switch point if it ends the timeline
 	next   protocol.Timeline
-	stream uint32 // of the last good frame
+	stream uint32 // met last, 0 behind the end of the timeline
 	cursor link.Cursor
 }
 
@@ -46,7 +46,10 @@ func (w *window) scan(file fs.File, size int64) (scanResult, error) {
 			result.next = end.Next
 		}
 		result.frames++
-		result.offset, result.end, result.stream, result.cursor = r.offset, f.End(), f.StreamID(), r.cursor
+		result.offset, result.end, result.stream, result.cursor = r.offset, f.End(), r.cursor.Stream, r.cursor
+		if f.Codec == link.CodecTimelineEnd {
+			result.stream = 0
+		}
 	}
 }
 

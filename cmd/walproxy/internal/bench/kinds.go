@@ -9,11 +9,32 @@ import (
 	"walproxy/protocol/wal"
 )
 
-// costReporter is implemented by a recompress.Writer or Sealer whose codec knows what it spends on what.
-type costReporter interface {
-	// KindCosts calls yield with the bytes that it spent, since it was made, on each kind of content. Kinds are named
-	// by RecordKind and ImageKind and come in any order, also several times.
-	KindCosts(yield func(kind string, encodedBytes float64))
+// costs adds up what a codec spent on each kind of content, in 1/256 bit. Not safe for concurrent use.
+type costs struct {
+	spent  map[kindKey]int64
+	record wal.Record
+	pages  pageSorter
+}
+
+// observe is a recompress.CostObserver. Records and images are told apart as kindCounter does.
+func (c *costs) observe(record []byte, magic uint16, spent int64, images []int64) {
+	v := wal.VersionOf(magic)
+	k := kindKey{event: wal.KindRecord, version: v}
+	if err := wal.DecodeUnchecked(record, wal.Format{Version: v}, &c.record); err == nil {
+		k.rmgr, k.info = c.record.Rmgr, c.record.Info&0xF0
+		for i := range c.record.Blocks {
+			if b := &c.record.Blocks[i]; b.HasImage() && len(images) > 0 {
+				c.spent[kindKey{image: true, page: c.pages.kind(b, v)}] += images[0]
+				images = images[1:]
+			}
+		}
+	} else if h, err := wal.ParseHeader(record); err == nil {
+		k.rmgr, k.info = h.Rmgr, h.Info&0xF0
+	}
+	for _, n := range images {
+		spent += n
+	}
+	c.spent[k] += spent
 }
 
 // RecordKind names the records of an operation: "Heap/INSERT".
@@ -28,16 +49,17 @@ func ImageKind(page string) string { return "page image/" + page }
 // kindHeaders is what a node stores beside the content of the WAL.
 const kindHeaders = "frame headers and unattributed"
 
-// addCosts adds what encoder, a Writer or Sealer, spent, if it tells.
-func (t *tally) addCosts(encoder any) {
-	reporter, ok := encoder.(costReporter)
-	if !ok {
+// addCosts adds what a worker's codec spent.
+func (t *tally) addCosts(c *costs) {
+	if c == nil || len(c.spent) == 0 {
 		return
 	}
 	if t.costs == nil {
 		t.costs = make(map[string]float64)
 	}
-	reporter.KindCosts(func(kind string, encodedBytes float64) { t.costs[kind] += encodedBytes })
+	for k, n := range c.spent {
+		t.costs[k.name()] += float64(n) / (8 * 256)
+	}
 }
 
 // kindKey is a kind without its name.

@@ -89,7 +89,7 @@ func (p *pool) sum() *tally {
 			busy++
 		}
 		t.add(w.tally)
-		t.addCosts(w.encoder())
+		t.addCosts(w.costs)
 	}
 	if busy > 1 {
 		t.encode /= time.Duration(busy)

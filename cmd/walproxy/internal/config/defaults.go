@@ -34,7 +34,7 @@ func Default() *Config {
 			MaxConnections:        100,
 			Link:                  true,
 		},
-		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance, Backlog: 64 * MiB},
+		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance, Backlog: 64 * MiB, Compress: "all", Except: []Relations{}},
 		Spool:       Spool{Cap: 16 * GiB, WhenFull: WhenFullBlock, Keep: GiB, Seal: true, Fsync: true},
 		Acknowledge: Acknowledge{Write: Rule{standard.Write}, Flush: Rule{standard.Flush}, Apply: Rule{standard.Apply}},
 		Archive:     Archive{Slot: "archive", TailInterval: time.Second, TailBytes: MiB, Timeout: 30 * time.Second},

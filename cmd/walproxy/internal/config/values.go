@@ -86,7 +86,14 @@ func (c Codec) Recompress() recompress.Codec {
 
 // Options returns what recompress takes. r has been checked.
 func (r Recompress) Options() recompress.Options {
-	return recompress.Options{Codec: r.Codec.Recompress(), Level: r.Level, ResetDistance: uint32(r.ResetDistance)}
+	o := recompress.Options{
+		Codec: r.Codec.Recompress(), Level: r.Level, ResetDistance: uint32(r.ResetDistance), Compress: r.Compress.recompress(),
+		MaxRecordBytes: int64(r.MaxRecordBytes), RecordThreshold: int64(r.RecordThreshold),
+	}
+	for _, e := range r.Except {
+		o.Except = append(o.Except, e.Relations)
+	}
+	return o
 }
 
 // Bytes is a size, written with a unit: 4MiB.
