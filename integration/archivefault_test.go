@@ -232,8 +232,8 @@ func TestTwoNodesOnOnePrefix(t *testing.T) {
 	}
 
 	must(t, twin.Start(ctx))
-	must(t, twin.Exec(ctx, "CREATE TABLE other AS SELECT generate_series(1, 50000) n"))
 	c := startNode(ctx, t, nodeproc.Options{Config: fastNode(twin.Conninfo(), smallWindows+archiveConfig(s.url, ""))})
+	must(t, twin.Exec(ctx, "CREATE TABLE other AS SELECT generate_series(1, 50000) n"))
 	must(t, pgcluster.Until(ctx, func() (bool, error) {
 		v, err := metric(c, "walproxy_archive_refused")
 		return v == 1, err
