@@ -147,7 +147,7 @@ func TestStoreFaults(t *testing.T) {
 	node := startNodeOn(ctx, t, primary, s.walStore, "  timeout: 1s\n")
 	from := write(ctx, t, primary, 1).Next(1 << 20)
 	var lsn protocol.LSN
-	for range rounds(8, 200) {
+	for range rounds(6, 200) {
 		what := misbehaviour(1 + choice.IntN(int(misbehaviours)+1))
 		switch what {
 		case misbehaviours:
