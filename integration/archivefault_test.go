@@ -147,7 +147,7 @@ func TestStoreFaults(t *testing.T) {
 	node := startNodeOn(ctx, t, primary, s.walStore, "  timeout: 1s\n")
 	from := write(ctx, t, primary, 1).Next(1 << 20)
 	var lsn protocol.LSN
-	for range rounds(8, 200) {
+	for range rounds(6, 200) {
 		what := misbehaviour(1 + choice.IntN(int(misbehaviours)+1))
 		switch what {
 		case misbehaviours:
@@ -232,8 +232,8 @@ func TestTwoNodesOnOnePrefix(t *testing.T) {
 	}
 
 	must(t, twin.Start(ctx))
-	must(t, twin.Exec(ctx, "CREATE TABLE other AS SELECT generate_series(1, 50000) n"))
 	c := startNode(ctx, t, nodeproc.Options{Config: fastNode(twin.Conninfo(), smallWindows+archiveConfig(s.url, ""))})
+	must(t, twin.Exec(ctx, "CREATE TABLE other AS SELECT generate_series(1, 50000) n"))
 	must(t, pgcluster.Until(ctx, func() (bool, error) {
 		v, err := metric(c, "walproxy_archive_refused")
 		return v == 1, err

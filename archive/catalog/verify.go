@@ -123,6 +123,8 @@ func (v *verification) longer(ctx context.Context, o Object, h archive.Header) e
 // note makes a finding of what is wrong with an object; other errors are returned.
 func (v *verification) note(ctx context.Context, o Object, at protocol.LSN, err error) error {
 	var cluster *archive.IdentityError
+	var newer *archive.VersionError
+	var newerFrame *link.VersionError
 	switch {
 	case err == nil:
 		return nil
@@ -134,7 +136,7 @@ func (v *verification) note(ctx context.Context, o Object, at protocol.LSN, err 
 			return nil
 		}
 		return err
-	case errors.Is(err, link.ErrCorrupt), errors.As(err, &cluster):
+	case errors.Is(err, link.ErrCorrupt), errors.As(err, &cluster), errors.As(err, &newer), errors.As(err, &newerFrame):
 		if at >= o.End {
 			at = o.Start
 		}

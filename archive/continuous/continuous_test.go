@@ -413,3 +413,51 @@ func TestHole(t *testing.T) {
 		t.Errorf("it ends at %+v, %v", end, err)
 	}
 }
+
+// Two nodes that archive the same WAL to one place get along, with and without tails: whoever is second finds what it would store.
+func TestTwoArchivers(t *testing.T) {
+	for _, tail := range []bool{false, true} {
+		store := newMemoryStore()
+		var both [2]*Archiver
+		var spools [2]*memorySpool
+		for i := range both {
+			spools[i] = &memorySpool{distance: 1 << 20, lines: []Line{{Timeline: 1, End: 2 * mib}}}
+			slot := &memorySlot{t: t, spool: spools[i], store: store}
+			both[i] = New(spools[i], slot, Options{Store: store, Tail: tail, TailInterval: time.Nanosecond, Sealed: true})
+		}
+		for end := 2*mib + mib/2; end <= 9*mib; end += mib / 2 {
+			for i, a := range both {
+				spools[i].grow(end - protocol.LSN(i)*1000) // the second one lags a little
+				if _, err := a.step(context.Background()); err != nil {
+					t.Fatalf("archiver %d at %s: %v", i, end, err)
+				}
+			}
+		}
+		spools[1].grow(9 * mib)
+		if _, err := both[1].step(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		opened, err := archive.Open(context.Background(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := catalog.Load(context.Background(), opened)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := catalog.Verify(context.Background(), opened, c, catalog.VerifyOptions{}); err != nil || len(found) > 0 {
+			t.Fatalf("%v, %v", found, err)
+		}
+		whole := 0
+		for _, o := range c.Of(1).Objects {
+			if o.End-o.Start == 2*mib {
+				whole++
+			} else if o.End <= 8*mib {
+				t.Errorf("tail %v: %s was left", tail, o.Name())
+			}
+		}
+		if r := c.Of(1).Ranges; whole != 3 || len(r) != 1 || !tail && r[0].To != 8*mib || tail && r[0].To != 9*mib {
+			t.Errorf("tail %v: %d whole cells, %v", tail, whole, r)
+		}
+	}
+}
