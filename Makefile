@@ -53,10 +53,11 @@ fmt: ## format the code
 	gofmt -w .
 
 .PHONY: postgres
-postgres: ## install and fetch the PostgreSQL servers 13 to 18 that the tests run
+postgres: ## install and fetch the servers that the tests run: PostgreSQL 13 to 18, and an S3 server
 	integration/install-tools.sh
 	integration/install-postgres.sh
 	integration/fetch-postgres.sh
+	integration/fetch-s3server.sh
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)

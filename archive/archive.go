@@ -38,16 +38,24 @@ func Open(ctx context.Context, store Store) (*Archive, error) {
 
 // Create opens the archive of the cluster id in store, and makes it if there is none yet: nothing else is stored before.
 //
-// Errors: *IdentityError if the archive is another cluster's; those of Open.
+// Errors: *IdentityError if the archive is another cluster's; ErrReplaces; those of Open.
 func Create(ctx context.Context, store Store, id Identity) (*Archive, error) {
 	if !id.valid() {
 		return nil, fmt.Errorf("create archive %s: no cluster is like this: %s", store, id)
 	}
 	a, err := Open(ctx, store)
 	if errors.Is(err, ErrNoIdentity) {
+		// The second time shows whether the store keeps what is there: everything relies on it.
 		content := id.encode()
-		err = store.Put(ctx, identityName, bytes.NewReader(content), int64(len(content)))
-		if err != nil && !errors.Is(err, ErrExists) {
+		for range 2 {
+			if err = store.Put(ctx, identityName, bytes.NewReader(content), int64(len(content))); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			err = ErrReplaces
+		}
+		if !errors.Is(err, ErrExists) {
 			return nil, fmt.Errorf("create archive %s: %w", store, err)
 		}
 		a, err = Open(ctx, store) // whoever was first

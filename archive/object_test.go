@@ -246,3 +246,18 @@ func TestIdentity(t *testing.T) {
 		t.Error("an archive of no cluster")
 	}
 }
+
+// replacing is a store that does not keep what is there.
+type replacing struct{ memory }
+
+func (r *replacing) Put(ctx context.Context, name string, body io.ReaderAt, size int64) error {
+	delete(r.objects, name)
+	return r.memory.Put(ctx, name, body, size)
+}
+
+func TestStoreThatReplaces(t *testing.T) {
+	_, err := archive.Create(context.Background(), &replacing{memory{objects: map[string][]byte{}}}, identity)
+	if !errors.Is(err, archive.ErrReplaces) {
+		t.Fatalf("a store that replaces objects: %v", err)
+	}
+}

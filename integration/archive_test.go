@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"walproxy/integration/pgcluster"
 	"walproxy/integration/s3server"
@@ -85,6 +85,7 @@ func recoverFrom(ctx context.Context, t *testing.T, base *pgcluster.Cluster, s w
 	c, err := base.Clone(ctx, "")
 	must(t, err)
 	own(t, fmt.Sprintf("server recovered by %q", settings), c)
+	t.Cleanup(func() { noReadAhead(t, c) })
 	must(t, c.Configure(append([]string{
 		"archive_command = 'false'", "restore_command = " + quoted(s.shell(t, "get", "%f %p")), "recovery_target_action = promote",
 		"primary_conninfo = ''",
@@ -96,6 +97,19 @@ func recoverFrom(ctx context.Context, t *testing.T, base *pgcluster.Cluster, s w
 		return recovering == "f", err
 	}))
 	return c
+}
+
+// noReadAhead waits until no process reads ahead for a server.
+func noReadAhead(t *testing.T, c *pgcluster.Cluster) {
+	t.Helper()
+	locks, err := filepath.Glob(filepath.Join(c.DataDir, "walproxy-read-ahead", "*", "lock"))
+	must(t, err)
+	for _, name := range locks {
+		lock, err := os.Open(name)
+		must(t, err)
+		must(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+		must(t, lock.Close())
+	}
 }
 
 // signal makes a signal file in a stopped server's data directory.
@@ -127,7 +141,7 @@ func targets(ctx context.Context, t *testing.T, c *pgcluster.Cluster) []target {
 		list[len(list)-1].setting += " = " + quoted(value)
 		write(ctx, t, c, 300)
 	}
-	write(ctx, t, c, 3000)
+	write(ctx, t, c, 20_000)
 	at("recovery_target_time", "SELECT clock_timestamp()")
 	must(t, c.Exec(ctx, "SELECT pg_create_restore_point('here')"))
 	at("recovery_target_name", "SELECT 'here'")
@@ -157,10 +171,15 @@ func TestArchiveRecoverySoak(t *testing.T) {
 	if rounds(0, 1) == 0 {
 		return
 	}
-	eachMajor(t, func(ctx context.Context, t *testing.T, major int) {
-		recovery(ctx, t, major, fileStore(t), false)
-		recovery(ctx, t, major, bucketStore(ctx, t), false)
-	})
+	t.Parallel()
+	for _, major := range pgcluster.Majors() {
+		t.Run(fmt.Sprint(major), func(t *testing.T) {
+			t.Parallel()
+			ctx := setting(t, 3*patience)
+			recovery(ctx, t, major, fileStore(t), false)
+			recovery(ctx, t, major, bucketStore(ctx, t), false)
+		})
+	}
 }
 
 // recovery recovers to each target, or to the latest only, and then over two promotions.
@@ -172,6 +191,9 @@ func recovery(ctx context.Context, t *testing.T, major int, store walStore, late
 	primary := startPrimary(ctx, t, options)
 	base := backup(ctx, t, primary)
 	points := targets(ctx, t, primary)
+	if count := everySegment(ctx, t, primary, store); count < 3 {
+		t.Fatalf("only %d segments were compared", count)
+	}
 	if latestOnly {
 		points = points[len(points)-1:]
 	}
@@ -216,5 +238,3 @@ func promotions(ctx context.Context, t *testing.T, primary, base *pgcluster.Clus
 		must(t, c.Stop(ctx, pgcluster.Immediate))
 	}
 }
-
-var _ = time.Second

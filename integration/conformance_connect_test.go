@@ -55,6 +55,9 @@ func encryptionRequests(t *testing.T, d *door) {
 			}
 			return as(c, "trusted")
 		})
+		if d.server.Major == 13 {
+			continue // which says what it has to say in the form of protocol 2, until it has seen a startup packet
+		}
 		d.sameOver(t, name+" and again", true, func(c *wire.Conn) error {
 			if err := ask(c, requests...); err != nil {
 				return err
@@ -66,29 +69,33 @@ func encryptionRequests(t *testing.T, d *door) {
 			return err
 		})
 	}
-	for name, requests := range map[string][][]byte{"SSL": {ssl}, "GSS, SSL": {gss, ssl}} {
-		d.same(t, name, func(c *wire.Conn) error {
+	begins := func(inside []byte, requests ...[]byte) func(c *wire.Conn) error {
+		return func(c *wire.Conn) error {
 			if err := ask(c, requests...); err != nil {
 				return err
 			}
 			if err := c.Encrypt(&tls.Config{RootCAs: d.ca.Pool(), ServerName: "localhost"}); err != nil {
 				return err
 			}
-			return as(c, "trusted")
-		})
-		d.same(t, name+", then GSS inside", func(c *wire.Conn) error {
-			if err := ask(c, requests...); err != nil {
-				return err
-			}
-			if err := c.Encrypt(&tls.Config{RootCAs: d.ca.Pool(), ServerName: "localhost"}); err != nil {
-				return err
-			}
-			if err := c.Send(gss); err != nil {
+			if err := c.Send(inside); err != nil {
 				return err
 			}
 			_, err := c.Until("Z")
 			return err
-		})
+		}
+	}
+	start := wire.Startup(wire.Protocol30, "user", "trusted", "replication", "true")
+	d.same(t, "SSL, then GSS inside", begins(gss, ssl))
+	d.same(t, "SSL, then SSL inside", begins(ssl, ssl))
+	direct, _ := d.same(t, "SSL", begins(start, ssl))
+	// A server that was built with GSSAPI says yes to it, and nothing else then.
+	c := d.dial(t, true, false)
+	must(t, begins(start, gss, ssl)(c))
+	if diff := wire.Diff(append([]string{"byte N"}, direct.Log...), c.Log); diff != "" {
+		t.Errorf("GSS, SSL: %s", diff)
+	}
+	if d.server.Major == 13 {
+		return
 	}
 	d.same(t, "bytes before the handshake", func(c *wire.Conn) error {
 		if err := ask(c, append(bytes.Clone(ssl), "early"...)); err != nil {
@@ -167,7 +174,7 @@ func protocolExtensions(t *testing.T, d *door) {
 }
 
 func otherProtocols(t *testing.T, d *door) {
-	for _, version := range []uint32{4 << 16, 4<<16 | 2, 1234<<16 | 1, 1 << 16} {
+	for _, version := range []uint32{4 << 16, 4<<16 | 2, 1234<<16 | 1} {
 		d.same(t, fmt.Sprintf("%x", version), func(c *wire.Conn) error {
 			return begin(c, version, "user", "trusted", "replication", "true")
 		})
@@ -208,11 +215,15 @@ func methods(t *testing.T, d *door) {
 	d.same(t, "with a database", func(c *wire.Conn) error {
 		return begin(c, wire.Protocol30, "user", "elsewhere", "replication", "database", "database", "postgres")
 	})
-	for name, answer := range map[string][]byte{"a query": wire.Query("SELECT 1"), "no mechanism": wire.Typed('p', []byte("x")), "another mechanism": wire.Typed('p', []byte("X\x00\x00\x00\x00\x00"))} {
+	for name, answer := range map[string][]byte{"a query": wire.Query("SELECT 1"), "no mechanism": wire.Typed('p', []byte("x")), "another mechanism": wire.Typed('p', []byte("X\x00\x00\x00\x00\x00")),
+		"no length": wire.Typed('p', []byte("SCRAM-SHA-256\x00")), "too short": wire.Typed('p', []byte("SCRAM-SHA-256\x00\x00\x00\x00\x05n,,")),
+		"too long": wire.Typed('p', []byte("SCRAM-SHA-256\x00\x00\x00\x00\x02n,,")), "nothing": wire.Typed('p', []byte("SCRAM-SHA-256\x00\x00\x00\x00\x00")),
+		"nonsense": wire.Typed('p', []byte("SCRAM-SHA-256\x00\x00\x00\x00\x03n,,"))} {
 		d.same(t, "SCRAM and "+name, func(c *wire.Conn) error {
 			if err := c.Send(wire.Startup(wire.Protocol30, "user", "scram", "replication", "true")); err != nil {
 				return err
 			}
+			c.Texts = name != "nonsense" // whose details say how far the server's parser came
 			if _, err := c.Next(); err != nil {
 				return err
 			}
@@ -313,7 +324,7 @@ func receivewalVersions(ctx context.Context, t *testing.T, d *door) {
 	lsn, err := d.server.FlushLSN(ctx)
 	must(t, err)
 	run := func(port int) string {
-		cmd := exec.CommandContext(ctx, tool, "--directory", t.TempDir(), "--no-loop", "--no-password", "--endpos", lsn.String(),
+		cmd := exec.CommandContext(ctx, tool, "--directory", t.TempDir(), "--no-loop", "--no-password", "--endpos", (lsn - 8).String(),
 			"--dbname", fmt.Sprintf("host=127.0.0.1 port=%d user=scram password=secret sslmode=verify-full sslrootcert=%s channel_binding=require", port, d.ca.File))
 		out, err := cmd.CombinedOutput()
 		return fmt.Sprintf("%v: %s", err, strings.ReplaceAll(string(out), fmt.Sprint(port), "PORT"))

@@ -20,9 +20,9 @@ type Identity struct {
 
 // ShownSettings are the settings that consumers ask a walsender for and that a node therefore learns from its upstream.
 var ShownSettings = []string{
-	"block_size", "data_checksums", "data_directory_mode", "full_page_writes", "max_connections", "max_locks_per_transaction",
+	"block_size", "data_checksums", "data_directory_mode", "full_page_writes", "in_hot_standby", "max_connections", "max_locks_per_transaction",
 	"max_prepared_transactions", "max_wal_senders", "max_worker_processes", "segment_size", "server_version", "server_version_num",
-	"track_commit_timestamp", "wal_block_size", "wal_level", "wal_log_hints", "wal_segment_size",
+	"track_commit_timestamp", "transaction_read_only", "wal_block_size", "wal_level", "wal_log_hints", "wal_segment_size",
 }
 
 // Major returns the upstream's major version (13 to 18 are known), or 0 if ServerVersion does not begin with a number.

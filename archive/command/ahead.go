@@ -21,12 +21,14 @@ const (
 	workSuffix = ".part"
 )
 
-// ReadAhead reads count segments behind file into the cache directory dir, which it makes if it is missing, and removes the
-// others there. Only whole segments are kept; it ends before the first one that the archive does not hold as a whole. If another
+// ReadAhead reads count segments behind file into the cache directory dir, which it makes, and the one above, if they are missing,
+// and removes the others there. Only whole segments are kept; it ends before the first one that the archive does not hold as a whole. If another
 // process reads ahead it does nothing.
 func ReadAhead(ctx context.Context, store archive.Store, dir, file string, count int) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("read ahead: %w", err)
+	for _, d := range []string{filepath.Dir(dir), dir} { // and no more: a data directory that is gone stays gone
+		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("read ahead: %w", err)
+		}
 	}
 	lock, err := lockFile(filepath.Join(dir, lockName))
 	if errors.Is(err, syscall.EWOULDBLOCK) {

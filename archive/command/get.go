@@ -19,8 +19,10 @@ import (
 type GetOptions struct {
 	// Cache is the directory of segments that were read ahead; empty: none. It is best on the file system of pg_wal.
 	Cache string
-	// ReadAhead has segments behind file read into Cache, by another process: Get does not wait for it.
+	// ReadAhead has Ahead segments behind file read into Cache, by another process: Get does not wait for it, and does not ask for it
+	// while half of them are there.
 	ReadAhead func(file string) error
+	Ahead     int
 }
 
 // Got says what Get did.
@@ -51,13 +53,28 @@ func Get(ctx context.Context, store archive.Store, file, path string, o GetOptio
 	if err != nil {
 		return got, fmt.Errorf("get %s: %w", file, err)
 	}
-	if segmentFile.MatchString(file) && o.ReadAhead != nil && o.Cache != "" && got.End == 0 {
+	if segmentFile.MatchString(file) && o.ReadAhead != nil && o.Cache != "" && got.End == 0 && !stocked(o, file, path) {
 		err = o.ReadAhead(file)
 	}
 	if err != nil {
 		return got, fmt.Errorf("get %s: read ahead: %w", file, err)
 	}
 	return got, nil
+}
+
+// stocked reports whether half of the segments behind file, which was handed out as path, are in the cache.
+func stocked(o GetOptions, file, path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !protocol.ValidSegmentSize(uint64(info.Size())) {
+		return false
+	}
+	names, err := behind(file, (o.Ahead+1)/2, uint64(info.Size()))
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(o.Cache, name)); err != nil {
+			return false
+		}
+	}
+	return err == nil && len(names) > 0
 }
 
 // get hands out a file from the store.

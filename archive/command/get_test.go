@@ -148,7 +148,7 @@ func TestReadAhead(t *testing.T) {
 	cache := filepath.Join(t.TempDir(), "cache")
 	want := func(i int) []byte { return segmentBytes(1, protocol.LSN(i*segmentSize), 0) }
 	asked := []string{}
-	o := GetOptions{Cache: cache, ReadAhead: func(file string) error { asked = append(asked, file); return nil }}
+	o := GetOptions{Cache: cache, Ahead: 3, ReadAhead: func(file string) error { asked = append(asked, file); return nil }}
 	gets(t, s, names[0], want(0), o)
 	must(t, os.MkdirAll(cache, 0o700))
 	for _, stale := range []string{names[0], names[5], names[4] + ".part", names[4] + ".walproxy-whole"} {
@@ -165,7 +165,7 @@ func TestReadAhead(t *testing.T) {
 	only(t, cache, "lock")
 	must(t, ReadAhead(ctx, s, cache, names[3], 9)) // over the end
 	only(t, cache, append(slices.Clone(names[4:]), "lock")...)
-	if !slices.Equal(asked, names[:4]) {
+	if !slices.Equal(asked, []string{names[0], names[2], names[3]}) { // two of three are enough
 		t.Errorf("reading ahead was asked for behind %v", asked)
 	}
 	// Only one process reads ahead.

@@ -79,6 +79,7 @@ func get(cmd *cobra.Command, store *storeFlags, file, path, cache string, ahead 
 			cache = filepath.Join(filepath.Dir(filepath.Dir(path)), "walproxy-read-ahead")
 		}
 		o.Cache = filepath.Join(cache, fmt.Sprintf("%x", sha256.Sum256([]byte(store.address)))[:16]) // one for each archive
+		o.Ahead = ahead
 		o.ReadAhead = func(file string) error { return store.spawn(o.Cache, file, ahead) }
 	}
 	got, err := pgcommand.Get(cmd.Context(), s, file, path, o)

@@ -24,7 +24,7 @@ func newRunCommandWith(flags *runFlags) *cobra.Command {
 		Use:   "run [--config FILE] [flags]",
 		Short: "Run a node",
 		Long: `Runs a node until SIGTERM or SIGINT, which let consumers confirm what they were sent; a second one ends it at once. SIGHUP
-has it read the configuration again: users and the log's level are taken over, other keys need a restart.
+has it read the configuration again: users, certificates and the log's level are taken over, other keys need a restart.
 For a first try without a file: walproxy run --upstream CONNINFO --listen ADDR --data DIR.
 configs/reference.yaml explains every key of a configuration file.`,
 		Example: `  walproxy run --config /etc/walproxy/walproxy.yaml

@@ -43,7 +43,7 @@ func main() {
 	flag.IntVar(&b.behindMiB, "behind", 1024, "MiB of WAL by which a consumer falls behind, for memory")
 	flag.IntVar(&b.seconds, "seconds", 20, "seconds of pgbench for each latency figure")
 	flag.IntVar(&b.rounds, "rounds", 3, "rounds of throughput; the best counts, for each side")
-	flag.StringVar(&b.parts, "parts", "latency,memory,throughput,fanout", "what to measure")
+	flag.StringVar(&b.parts, "parts", "latency,memory,throughput,fanout,connect", "what to measure")
 	flag.StringVar(&b.codecs, "codecs", "none,zstd,auto", "codecs of the throughput part")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -65,7 +65,7 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 	for _, part := range []struct {
 		name string
 		do   func(context.Context) error
-	}{{"latency", b.latency}, {"memory", b.memory}, {"throughput", b.throughput}, {"fanout", b.fanout}} {
+	}{{"latency", b.latency}, {"memory", b.memory}, {"throughput", b.throughput}, {"fanout", b.fanout}, {"connect", b.connect}} {
 		if !strings.Contains(b.parts, part.name) {
 			continue
 		}

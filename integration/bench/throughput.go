@@ -19,6 +19,21 @@ import (
 // direct is the path without a node.
 const direct = "direct"
 
+// withoutFsync ends the name of a codec whose nodes leave fsync out, which tells the disk's share from theirs.
+const withoutFsync = ", nodes without fsync"
+
+// throughputPaths returns all paths, direct first.
+func (b *bench) throughputPaths() []string {
+	paths := []string{direct}
+	for _, codec := range strings.Split(b.codecs, ",") {
+		paths = append(paths, codec)
+		if codec == "none" {
+			paths = append(paths, codec+withoutFsync)
+		}
+	}
+	return paths
+}
+
 // throughput measures how fast WAL that is already written reaches pg_receivewal: straight from the primary, and through two
 // nodes, one chain of them for each codec and round. All paths begin together and are stopped; the WAL is written once; then one
 // path after the other goes on.
@@ -38,7 +53,7 @@ func (b *bench) throughput(ctx context.Context) (err error) {
 		}
 	}()
 	for range b.rounds {
-		for _, codec := range append([]string{direct}, strings.Split(b.codecs, ",")...) {
+		for _, codec := range b.throughputPaths() {
 			c, err := b.chain(ctx, primary, codec)
 			chains = append(chains, c)
 			if err != nil {
@@ -67,7 +82,7 @@ func (b *bench) reportThroughput(chains []*chain, wal protocol.LSN) {
 		"share the CPUs and one disk, which holds the WAL once more for each node.\n", wal>>20, b.rounds)
 	b.report.Line("| path | MB/s | ratio to direct | CPU s/GiB: primary | A | B | pg_receivewal |\n|---|---:|---:|---:|---:|---:|---:|")
 	base := 0.0
-	for _, codec := range append([]string{direct}, strings.Split(b.codecs, ",")...) {
+	for _, codec := range b.throughputPaths() {
 		var rounds []*chain
 		for _, c := range chains {
 			if c.codec == codec {
@@ -106,9 +121,14 @@ type chain struct {
 func (b *bench) chain(ctx context.Context, primary *pgcluster.Cluster, codec string) (c *chain, err error) {
 	c = &chain{codec: codec}
 	upstream := primary.Conninfo()
+	name, unsynced := strings.CutSuffix(codec, withoutFsync)
+	settings := fmt.Sprintf("recompress:\n  codec: %s\n", name)
+	if unsynced {
+		settings += "spool:\n  fsync: off\n"
+	}
 	if codec != direct {
 		for range 2 {
-			n, err := b.node(ctx, upstream, fmt.Sprintf("recompress:\n  codec: %s\n", codec))
+			n, err := b.node(ctx, upstream, settings)
 			c.nodes = append(c.nodes, n)
 			if err != nil {
 				return c, err
@@ -202,9 +222,13 @@ func (b *bench) holdAndWrite(ctx context.Context, primary *pgcluster.Cluster, ch
 	return from, to, err
 }
 
-// writeWAL runs pgbench until the WAL reaches target and returns where it ends.
+// writeWAL runs pgbench until the WAL reaches target and returns where it ends. Checkpoints in between make it write page images,
+// as it does for as long as most pages were not touched since the last one.
 func writeWAL(ctx context.Context, primary *pgcluster.Cluster, target protocol.LSN) (protocol.LSN, error) {
 	for {
+		if err := primary.Exec(ctx, "CHECKPOINT"); err != nil {
+			return 0, err
+		}
 		if _, err := primary.Pgbench(ctx, "-n", "-c", "8", "-j", "2", "-T", "5"); err != nil {
 			return 0, err
 		}

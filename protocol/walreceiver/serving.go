@@ -30,7 +30,24 @@ func (s *serving) link() bool {
 func (s *serving) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.abort)
 	defer stop()
-	var err error
+	if err := s.identifyUpstream(); err != nil {
+		return err
+	}
+	if err := s.ensureSlot(); err != nil {
+		return err
+	}
+	for {
+		if err := s.timeline(ctx, s.upstream.position); err != nil {
+			return err
+		}
+		if err := s.identifyUpstream(); err != nil { // it may be a primary now
+			return err
+		}
+	}
+}
+
+// identifyUpstream asks the upstream who it is and tells the sink.
+func (s *serving) identifyUpstream() (err error) {
 	if s.upstream, err = s.identify(s.r.options.ReceiverTimeout, s.parameters["server_version"]); err != nil {
 		return err
 	}
@@ -40,25 +57,7 @@ func (s *serving) run(ctx context.Context) error {
 	if err := s.sink.Identify(s.upstream.identity); err != nil {
 		return &FatalError{Op: fmt.Sprintf("identify upstream %s", s.peer), Err: err}
 	}
-	if err := s.ensureSlot(); err != nil {
-		return err
-	}
-	for {
-		if err := s.timeline(ctx, s.upstream.position); err != nil {
-			return err
-		}
-		results, err := s.exec(s.r.options.ReceiverTimeout, identifySystem)
-		if err != nil {
-			return err
-		}
-		row, err := results[0].one(3)
-		if err != nil {
-			return fmt.Errorf("identify upstream %s: %w", s.peer, err)
-		}
-		if s.upstream.position, err = parseIdentify(row); err != nil {
-			return err
-		}
-	}
+	return nil
 }
 
 // timeline streams what the sink needs next, up to the end of a timeline; nil means that the next one is to follow.
@@ -182,6 +181,10 @@ func (s *serving) endTimeline(ctx context.Context, tli protocol.Timeline, end ti
 		if err := addHistory(s.sink, end.next, history); err != nil {
 			return err
 		}
+	}
+	// So that consumers learn of a promotion with the end of the timeline. A connection that is broken is noticed afterwards.
+	if err := s.identifyUpstream(); err != nil {
+		s.log.Debug("upstream not identified at the end of a timeline", zap.Error(err))
 	}
 	if err := s.sink.EndTimeline(ctx, tli, end.at, end.next, history); err != nil {
 		if ctx.Err() != nil {

@@ -76,6 +76,8 @@ func (s *session) proveBy(ctx context.Context, rule *Rule) error {
 		return s.password(ctx, role.Verifier, known)
 	case rule.Method == MethodMD5 && known && role.Verifier.IsMD5():
 		return s.md5(ctx, role.Verifier)
+	case rule.Method == MethodMD5 && !known && s.major == 13: // whose password_encryption is md5 if nobody says otherwise
+		return s.md5(ctx, mockMD5())
 	case !known || role.Verifier.IsMD5():
 		return s.scram(ctx, s.server.mock(s.user), false)
 	}
@@ -153,6 +155,13 @@ func (s *session) md5(ctx context.Context, v Verifier) error {
 	})
 }
 
+// mockMD5 returns a verifier that nobody's password has.
+func mockMD5() Verifier {
+	digest := make([]byte, md5.Size)
+	rand.Read(digest)
+	return Verifier{md5: hex.EncodeToString(digest)}
+}
+
 func hexMD5(text string) string {
 	sum := md5.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
@@ -222,16 +231,17 @@ func (s *session) errRefused(rejected bool) error {
 		where = map[bool]string{true: "SSL on", false: "SSL off"}[s.encrypted]
 	}
 	who := fmt.Sprintf("host \"%s\", user \"%s\"", host, s.user)
-	if s.database != "" {
+	asDatabase := s.database != "" && s.major > 13
+	if asDatabase {
 		who += fmt.Sprintf(", database \"%s\"", s.database)
 	}
 	var what string
 	switch {
-	case rejected && s.database == "":
+	case rejected && !asDatabase:
 		what = "pg_hba.conf rejects replication connection for"
 	case rejected:
 		what = "pg_hba.conf rejects connection for"
-	case s.database == "":
+	case !asDatabase:
 		what = "no pg_hba.conf entry for replication connection from"
 	default:
 		what = "no pg_hba.conf entry for"

@@ -3,6 +3,7 @@ package walsender
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,12 +61,26 @@ func (s *session) show(name string) error {
 		return nil
 	}
 	canonical, value, known := s.settings.show(name)
+	if live := s.roleSetting(name); live != "" {
+		value = live
+	}
 	if !known {
 		return protocol.Errorf(protocol.CodeUndefinedObject, "unrecognized configuration parameter \"%s\"", name)
 	}
 	s.wire.out = protocol.AppendRowDescription(s.wire.out, protocol.ShowColumns(canonical))
 	s.wire.out = protocol.AppendDataRow(s.wire.out, []byte(value))
 	return nil
+}
+
+// roleSetting returns what a setting that shows the upstream's role is now; "" for another one. What was reported of it stays
+// until ready.
+func (s *session) roleSetting(name string) string {
+	name = strings.ToLower(name)
+	if !slices.Contains(liveSettings, name) {
+		return ""
+	}
+	identity, _ := s.server.backend.Identity()
+	return identity.Settings[name]
 }
 
 func (s *session) timelineHistory(tli protocol.Timeline) error {

@@ -43,7 +43,7 @@ func (s *session) encryptDirectly() error {
 // encrypt does the handshake and notes what it proves.
 func (s *session) encrypt(direct bool) error {
 	t := s.access.TLS
-	state, err := s.wire.encrypt(t.forMajor(s.major), direct)
+	state, err := s.wire.encrypt(t.forMajor(s.major), direct || s.major >= sinceALPN)
 	s.encrypted = true
 	switch {
 	case errors.Is(err, errUnencrypted):

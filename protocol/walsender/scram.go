@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/xdg-go/scram"
@@ -43,12 +44,9 @@ func (s *session) scram(ctx context.Context, credentials scram.StoredCredentials
 	if err != nil {
 		return err
 	}
-	chosen, first, err := initialResponse(body)
+	chosen, first, err := initialResponse(body, mechanisms)
 	if err != nil {
 		return err
-	}
-	if chosen != mechanism && !(chosen == mechanismPlus && s.endpoint != nil) {
-		return protocol.Fatalf(protocol.CodeProtocolViolation, "client selected an invalid SASL authentication mechanism")
 	}
 	if err := checkBinding(first, chosen, s.endpoint != nil); err != nil {
 		return err
@@ -80,18 +78,23 @@ func (s *session) scram(ctx context.Context, credentials scram.StoredCredentials
 }
 
 // initialResponse reads the first message: the mechanism that the client chose, and its data.
-func initialResponse(body []byte) (chosen, data string, err error) {
+func initialResponse(body []byte, offered []string) (chosen, data string, err error) {
 	name, rest, found := bytes.Cut(body, []byte{0})
-	if !found || len(rest) < 4 {
-		return "", "", errMessageFormat()
+	switch {
+	case len(body) > maxSASLBytes:
+		err = errClosed
+	case !found:
+		err = protocol.Fatalf(protocol.CodeProtocolViolation, "invalid string in message")
+	case !slices.Contains(offered, string(name)):
+		err = protocol.Fatalf(protocol.CodeProtocolViolation, "client selected an invalid SASL authentication mechanism")
+	case len(rest) < 4 || uint64(be.Uint32(rest)) > uint64(len(rest)-4):
+		err = protocol.Fatalf(protocol.CodeProtocolViolation, "insufficient data left in message")
+	case uint64(be.Uint32(rest)) < uint64(len(rest)-4):
+		err = protocol.Fatalf(protocol.CodeProtocolViolation, "invalid message format")
+	default:
+		return string(name), string(rest[4:]), nil
 	}
-	if data := rest[4:]; uint64(be.Uint32(rest)) == uint64(len(data)) {
-		if len(data) > maxSASLBytes {
-			return "", "", errClosed
-		}
-		return string(name), string(data), nil
-	}
-	return "", "", errMessageFormat()
+	return "", "", err
 }
 
 // checkBinding compares what the client says about channel binding with the mechanism that it chose, and with what was
@@ -133,10 +136,6 @@ func errMalformedSCRAM(detail string) error {
 	err := protocol.Fatalf(protocol.CodeProtocolViolation, "malformed SCRAM message")
 	err.Detail = detail
 	return err
-}
-
-func errMessageFormat() error {
-	return protocol.Fatalf(protocol.CodeProtocolViolation, "invalid message format")
 }
 
 // mock returns credentials for who has none: a salt that stays the same for a name, and keys that nobody knows. Whether a name

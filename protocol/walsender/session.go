@@ -155,7 +155,7 @@ func (s *session) greet() error {
 		return err
 	}
 	s.key = make([]byte, 4)
-	if s.version > versionWord { // 3.2
+	if s.version >= versionWord+2 { // 3.2
 		s.key = make([]byte, 32)
 	}
 	rand.Read(s.key)
@@ -169,6 +169,7 @@ func (s *session) greet() error {
 	if err := s.settings.apply(s.startup); err != nil {
 		return err
 	}
+	s.refresh()
 	for _, p := range s.settings.reported() {
 		if err := s.wire.add(&pgproto3.ParameterStatus{Name: p.name, Value: p.value}); err != nil {
 			return err
@@ -182,7 +183,7 @@ func (s *session) greet() error {
 	if err := s.wire.add(&pgproto3.BackendKeyData{ProcessID: uint32(s.pid), SecretKey: s.key}); err != nil {
 		return err
 	}
-	return s.wire.ready()
+	return s.ready()
 }
 
 // errNoReplication is the error of a user without the REPLICATION attribute.
@@ -195,6 +196,37 @@ func (s *session) errNoReplication() error {
 	err := protocol.Fatalf(protocol.CodeInsufficientPrivilege, "permission denied to start WAL sender")
 	err.Detail = "Only roles with the REPLICATION attribute may start a WAL sender process."
 	return err
+}
+
+// liveSettings are those that change with the upstream's role, while sessions go on.
+var liveSettings = []string{"in_hot_standby", "transaction_read_only"}
+
+// refresh takes over what the upstream's role is by now.
+func (s *session) refresh() (changed []string) {
+	identity, _ := s.server.backend.Identity()
+	for _, name := range liveSettings {
+		if value, known := identity.Settings[name]; known && s.settings.values[name] != value {
+			if _, defined := s.settings.values[name]; defined {
+				s.settings.values[name] = value
+				changed = append(changed, name)
+			}
+		}
+	}
+	return changed
+}
+
+// ready says that the next command can come, and before that which reported settings have changed since the last time.
+//
+// Source: PostgreSQL src/backend/utils/misc/guc.c, ReportChangedGUCOptions (14-18).
+func (s *session) ready() error {
+	for _, name := range s.refresh() {
+		if d, ok := find(name, s.major); ok && d.reported != 0 && d.reported <= s.major {
+			if err := s.wire.add(&pgproto3.ParameterStatus{Name: d.name, Value: s.settings.values[name]}); err != nil {
+				return err
+			}
+		}
+	}
+	return s.wire.ready()
 }
 
 // loop executes commands until the session ends. The error says why; one of type *protocol.Error is to be sent.
@@ -228,7 +260,7 @@ func (s *session) dispatch(killed, shutdown context.Context, kind byte, body []b
 		return errClosed
 	case kind == 'S':
 		s.skipping = false
-		return s.wire.ready()
+		return s.ready()
 	case s.skipping:
 		return nil
 	}
@@ -273,7 +305,7 @@ func (s *session) query(killed, shutdown context.Context, text string) error {
 func (s *session) answer(tag string, err error) error {
 	if err == nil {
 		s.wire.out = protocol.AppendCommandComplete(s.wire.out, tag)
-		return s.wire.ready()
+		return s.ready()
 	}
 	if errors.Is(err, errClosed) {
 		return err
@@ -293,7 +325,7 @@ func (s *session) answer(tag string, err error) error {
 	if s.skipping {
 		return s.wire.flush()
 	}
-	return s.wire.ready()
+	return s.ready()
 }
 
 // public returns what a client may know of an error of the node's: nothing of its files.

@@ -51,14 +51,16 @@ func newWire(conn net.Conn) *wire {
 // errUnencrypted is the class of errors about bytes that came before the encryption which they should have come under.
 var errUnencrypted = errors.New("unencrypted data before the handshake")
 
-// encrypt does the handshake of TLS, as its server; the deadline of reads bounds it. With direct what has arrived already is the
-// handshake's beginning; without, bytes that have arrived are of class errUnencrypted, which the client is still told.
-func (w *wire) encrypt(config *tls.Config, direct bool) (tls.ConnectionState, error) {
+// encrypt does the handshake of TLS, as its server; the deadline of reads bounds it. With replay what has arrived already is the
+// handshake's beginning. Bytes that do not belong to it are of class errUnencrypted, which the client is still told.
+//
+// Source: PostgreSQL src/backend/libpq/be-secure.c, secure_open_server: with replay in 17-18, without in 13-16.
+func (w *wire) encrypt(config *tls.Config, replay bool) (tls.ConnectionState, error) {
 	if err := w.skip(); err != nil {
 		return tls.ConnectionState{}, err
 	}
 	var below net.Conn = w.raw
-	if direct {
+	if replay {
 		below = &resumed{w.raw, w.in}
 	}
 	conn := tls.Server(below, config)
@@ -68,7 +70,7 @@ func (w *wire) encrypt(config *tls.Config, direct bool) (tls.ConnectionState, er
 	if err := conn.Handshake(); err != nil {
 		return tls.ConnectionState{}, fmt.Errorf("TLS handshake: %w", err)
 	}
-	early := !direct && w.in.Buffered() > 0
+	early := w.in.Buffered() > 0
 	w.conn, w.in = conn, bufio.NewReaderSize(conn, 1+4+maxMessageBytes)
 	if early {
 		return tls.ConnectionState{}, errUnencrypted
@@ -76,13 +78,18 @@ func (w *wire) encrypt(config *tls.Config, direct bool) (tls.ConnectionState, er
 	return conn.ConnectionState(), nil
 }
 
-// resumed is a connection of which some bytes have been read into in.
+// resumed is a connection of which some bytes have been read into in. It reads no more into it.
 type resumed struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-func (r *resumed) Read(b []byte) (int, error) { return r.in.Read(b) }
+func (r *resumed) Read(b []byte) (int, error) {
+	if r.in.Buffered() > 0 {
+		return r.in.Read(b)
+	}
+	return r.Conn.Read(b)
+}
 
 // next returns the next message; body is valid until the following call. A read that is interrupted or times out can be
 // tried again: what has arrived stays in the buffer.

@@ -5,6 +5,7 @@ import "math/bits"
 const (
 	hexCost   = 4 * 8 // bits, in 1/8, of a random hexadecimal digit
 	hexMinRun = 2     // words of digits in a row before the next is expected to be one
+	hexPlain  = 3     // words without a letter that mean decimal digits
 )
 
 // digitRun is what is known of text that is random hexadecimal digits: keys, digests, UUIDs in text form. A model cannot save
@@ -18,11 +19,21 @@ type digitRun struct {
 }
 
 func (d *digitRun) expected() bool {
-	return d.run >= hexMinRun && d.decimal < 3 && d.cost >= hexCost-3 && d.places != 0
+	return d.run >= hexMinRun && d.decimal < hexPlain && d.cost >= hexCost-3 && d.places != 0
 }
 
 // begin makes the places fit a word of n bytes of which nothing is known.
 func (d *digitRun) begin(n int) { d.places, d.before = 1<<n-1, 0 }
+
+// resume goes on with what a slot knows; before is its word in the row before.
+func (d *digitRun) resume(s *slot, before uint32) {
+	d.run, d.places, d.decimal, d.before = int(s.digits), s.places, int(s.plain), before
+}
+
+// keep has the slot remember.
+func (d *digitRun) keep(s *slot) {
+	s.digits, s.places, s.plain = uint8(min(d.run, 255)), d.places, uint8(min(d.decimal, 255))
+}
 
 // fits reports whether b has digits at the places, and is as before elsewhere.
 func (d *digitRun) fits(b []byte) bool {
@@ -79,6 +90,39 @@ func (m *model) digits(context uint32, b []byte, i, n int, guess uint32, matched
 		d.cost = (d.cost*15 + (m.Spent()-before)*8/digits + 8) / 16
 	}
 	return false
+}
+
+// digitWords codes the words from i on that have lately been digits at even odds, all in one go, and returns how many. It is 0 if
+// they may be something else. What is in front of them was coded as text, and matched nothing earlier.
+func (m *model) digitWords(p *rowPart, b []byte, i int, misses uint64) int {
+	t, d := &m.rows, &m.text.digits
+	if t.textAt != i || 4*i < p.start || t.text.from > 0 || d.cost < hexCost-3 {
+		return 0
+	}
+	n := min(bits.TrailingZeros64(^(misses >> i)), p.end/4-i)
+	fit := !m.decoding
+	for k := range n {
+		if d.resume(&p.set.slots[i+k], le.Uint32(p.class.row[4*(i+k):])); !d.expected() {
+			n = k
+			break
+		}
+		fit = fit && d.fits(b[4*(i+k)-p.start:][:4])
+	}
+	if n < 2 || !m.flag(ctxTextDigits, 8+min(n, 7), fit) {
+		return 0
+	}
+	at := 4*i - p.start
+	for k := range n {
+		s := &p.set.slots[i+k]
+		d.resume(s, le.Uint32(p.class.row[4*(i+k):]))
+		word := b[at+4*k:][:4]
+		m.directDigits(word)
+		s.text = uint16((int(s.text)*7 + 8*d.note(word)) / 8) // four bits a digit, of four bytes
+		d.keep(s)
+	}
+	m.text.addNoise(b[at:at+4*n], &t.text)
+	t.textAt = i + n
+	return n
 }
 
 // directDigits codes a word's digits at even odds; what is no digit is as before.

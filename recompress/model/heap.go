@@ -110,7 +110,7 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 	}
 	root := s.root
 	fresh := m.store.item(k.rel, k.number, item)
-	*fresh = itemState{key: fresh.key, root: root}
+	*fresh = itemState{tag: fresh.tag, root: root}
 	x.updated(root, from.number, old)
 	x.block, x.offset, x.locked = k.number, uint16(item), 0
 }

@@ -56,6 +56,7 @@ type slot struct {
 	near   uint8             // its map of neighbours: from one on, 0 if it has none yet
 	digits uint8             // rows in which its places were hexadecimal digits and the rest as before
 	places uint8             // bytes that are such digits
+	plain  uint8             // the last rows in which none of them was a letter
 	seen   bool              // cost holds something
 	zeros  zeros
 }
@@ -365,8 +366,14 @@ func (m *model) misses(p *rowPart, b []byte, misses, wides uint64) {
 	t.textAt = p.first
 	pairs := p.wholePairs((misses | misses>>1) & p.all & (p.all >> 1) &^ (p.hasOld | p.hasOld>>1) &^ wides)
 	var w, next word
-	for set := misses; set != 0; set &= set - 1 {
+	for set := misses; set != 0; {
 		i := bits.TrailingZeros64(set)
+		if n := m.digitWords(p, b, i, set&^(wides|wides<<1)); n > 0 {
+			set &^= span(i, i+n-1)
+			pairs &^= span(i, i+n-1)
+			continue
+		}
+		set &= set - 1
 		m.word(&w, p, i)
 		if wides>>i&1 != 0 {
 			m.word(&next, p, i+1)
@@ -565,7 +572,11 @@ func (m *model) miss(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	s, x := w.slot, p.xact
 	guess := guessCount
 	if !m.decoding {
-		for i := range guessCount {
+		last := guessCount
+		if x.count|x.nChains == 0 {
+			last = guessValue
+		}
+		for i := range last {
 			if (m.candidate(w, i, x)^v)&w.mask == 0 {
 				guess = i
 				break
@@ -630,7 +641,11 @@ func (m *model) residual(p *rowPart, w *word, v uint32, b []byte) uint32 {
 		s.text = uint16((int(s.text)*7 + (m.Spent()-before)*8/w.n) / 8)
 	}
 	for i, base := range bases {
-		s.cost[i] = uint16((int(s.cost[i])*7 + residualBits(v-base)*8 + 4) / 8)
+		now := residualBits(v-base) * 8
+		if s.seen {
+			now = (int(s.cost[i])*7 + now + 4) / 8
+		}
+		s.cost[i] = uint16(now)
 	}
 	if near != nil {
 		near.add(x.upBlock, v, x.upItem, residualBits(v-guess))
@@ -646,10 +661,10 @@ func residualBits(d uint32) int { return bits.Len32(d<<1 ^ uint32(int32(d)>>31))
 func (m *model) wordText(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	t, digits, c := &m.rows, &m.text.digits, p.class
 	at := w.at - p.start
-	digits.run, digits.places, digits.before = int(w.slot.digits), w.slot.places, w.previous>>(8*w.low)
+	digits.resume(w.slot, w.previous>>(8*w.low))
 	tried := t.text.from > 0
 	held := m.step(c.ctx, &t.text, b, at, w.n, nil, c.yield > -yieldSpan || c.rows%16 == 0)
-	w.slot.digits, w.slot.places = uint8(min(digits.run, 255)), digits.places
+	digits.keep(w.slot)
 	if held {
 		c.yield = min(c.yield+8, yieldSpan)
 	} else if tried {

@@ -21,17 +21,18 @@ type store struct {
 
 // storeEntry says where the tuple or page of a key is.
 type storeEntry struct {
-	key, at uint64
-	bytes   uint32
+	at    uint64
+	tag   uint32 // of the key
+	bytes uint32
 }
 
 // itemState is what is known of one line pointer of a heap page.
 type itemState struct {
-	key   uint64
+	tag   uint32 // of its key
+	root  uint32 // number of the row, 0 if it was never updated
 	next  uint16 // item with the next version of the row
 	redir uint16 // item it redirects to
 	after uint16 // the redirect that a prune listed after it
-	root  uint32 // number of the row, 0 if it was never updated
 }
 
 // heapPage is what is known of one heap page.
@@ -68,6 +69,13 @@ func (s *store) key(rel *relState, number uint32, item uint32) uint64 {
 
 func spread(key uint64, log uint) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - log) }
 
+// tagged is spread with a tag that tells the keys of a place apart, as a rule: keys that are taken for each other cost ratio,
+// nothing else. It is never zero.
+func tagged(key uint64, log uint) (place uint64, tag uint32) {
+	h := key * 0x9E3779B97F4A7C15
+	return h >> (64 - log), uint32(h>>8) | 1
+}
+
 // put remembers n bytes under a key and returns the place to write them to.
 func (s *store) put(key uint64, n int) []byte {
 	at := int(s.head % ringBytes)
@@ -75,14 +83,16 @@ func (s *store) put(key uint64, n int) []byte {
 		s.head += uint64(ringBytes - at)
 		at = 0
 	}
-	s.entries[spread(key, tupleLog)] = storeEntry{key: key, at: s.head, bytes: uint32(n)}
+	place, tag := tagged(key, tupleLog)
+	s.entries[place] = storeEntry{tag: tag, at: s.head, bytes: uint32(n)}
 	s.head += uint64(n)
 	return s.ring[at : at+n : at+n]
 }
 
 func (s *store) get(key uint64) []byte {
-	e := &s.entries[spread(key, tupleLog)]
-	if e.key != key || e.at+ringBytes < s.head || e.at+uint64(e.bytes) > s.head {
+	place, tag := tagged(key, tupleLog)
+	e := &s.entries[place]
+	if e.tag != tag || e.at+ringBytes < s.head || e.at+uint64(e.bytes) > s.head {
 		return nil
 	}
 	at := e.at % ringBytes
@@ -100,7 +110,9 @@ const versionHead = 4 // low and high, in front of a tuple in the ring
 // tuple returns the tuple at an item, empty if there is none. It is valid until the next put.
 func (s *store) tuple(rel *relState, number, item uint32) version {
 	if t := s.get(s.key(rel, number, item)); len(t) >= versionHead && item != 0 {
-		return version{t[versionHead:], int(le.Uint16(t)), int(le.Uint16(t[2:]))}
+		data := t[versionHead:]
+		high := min(int(le.Uint16(t[2:])), len(data))
+		return version{data, min(int(le.Uint16(t)), high), high}
 	}
 	page := s.get(s.key(rel, number, 0))
 	if page == nil || item == 0 {
@@ -129,18 +141,18 @@ func (s *store) putTuple(rel *relState, number, item uint32, n, low, high int) [
 
 // item returns the state of an item, fresh if there is none.
 func (s *store) item(rel *relState, number, item uint32) *itemState {
-	key := s.key(rel, number, item)
-	t := &s.items[spread(key, itemLog)]
-	if t.key != key {
-		*t = itemState{key: key}
+	place, tag := tagged(s.key(rel, number, item), itemLog)
+	t := &s.items[place]
+	if t.tag != tag {
+		*t = itemState{tag: tag}
 	}
 	return t
 }
 
 // known returns the state of an item, or nil.
 func (s *store) known(rel *relState, number, item uint32) *itemState {
-	key := s.key(rel, number, item)
-	if t := &s.items[spread(key, itemLog)]; t.key == key {
+	place, tag := tagged(s.key(rel, number, item), itemLog)
+	if t := &s.items[place]; t.tag == tag {
 		return t
 	}
 	return nil

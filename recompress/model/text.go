@@ -224,6 +224,16 @@ func (t *text) add(b []byte, i, n int, at *cursor, noise bool) {
 	}
 }
 
+// addNoise puts b into the history without entering it into the table: it is found by what is in front of it.
+func (t *text) addNoise(b []byte, at *cursor) {
+	if len(t.history)+len(b)+8 > historyBytes {
+		t.history = t.history[:0]
+		clear(t.heads)
+	}
+	t.history = append(t.history, b...)
+	*at = cursor{}
+}
+
 // index enters the ends from first on into the table, and starts a match at the last of them if there is none.
 func (t *text) index(first int, at *cursor) {
 	for end := first; end <= len(t.history); end++ {

@@ -5,6 +5,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,6 +41,9 @@ type Feed struct {
 	opt  Options
 	zap  *zap.Logger
 	tail *tail
+	bulk bulk
+
+	behind atomic.Bool // the upstream is further ahead than behindBytes
 
 	// The writing goroutine's own.
 	writer *recompress.Writer // chunks to frames
@@ -91,11 +95,15 @@ func (f *Feed) Position() (protocol.Timeline, protocol.LSN) {
 
 // WAL that comes in bulk is synced less often: a node that takes in more than bulkBytes in the time of one fsync catches up with
 // something, and its upstream waits for no position in particular. The next fsync then comes after bulkInterval, or as soon as
-// the WAL stops.
+// the WAL stops. Fewer fsyncs leave more of the disk to whoever else syncs on it.
 const (
 	bulkBytes    = 2 << 20
 	bulkInterval = 100 * time.Millisecond
-	bulkQuiet    = 2 * time.Millisecond // without WAL: it has stopped
+	// Where the upstream is known to be further ahead than behindBytes, no commit there waits for what is being taken in.
+	behindBytes    = 16 << 20
+	behindInterval = 500 * time.Millisecond
+	behindQuiet    = 50 * time.Millisecond
+	bulkQuiet      = 10 * time.Millisecond // without WAL: it has stopped
 )
 
 // Sync makes what was written durable whenever there is something to do, until ctx ends; then once more.
@@ -122,14 +130,18 @@ func (f *Feed) Sync(ctx context.Context) error {
 
 // awaitBulk waits for more WAL to share the next fsync: until bulkInterval is over, no more comes, or ctx ends.
 func (f *Feed) awaitBulk(ctx context.Context) {
-	end := time.NewTimer(bulkInterval)
+	interval, pause := bulkInterval, bulkQuiet
+	if f.behind.Load() {
+		interval, pause = behindInterval, behindQuiet
+	}
+	end := time.NewTimer(interval)
 	defer end.Stop()
-	quiet := time.NewTimer(bulkQuiet)
+	quiet := time.NewTimer(pause)
 	defer quiet.Stop()
 	for {
 		select {
 		case <-f.log.Changed():
-			quiet.Reset(bulkQuiet)
+			quiet.Reset(pause)
 		case <-quiet.C:
 			return
 		case <-end.C:

@@ -32,6 +32,7 @@ func (f *Feed) WAL(ctx context.Context, tli protocol.Timeline, start protocol.LS
 // show makes WAL that is in the spool visible to consumers.
 func (f *Feed) show(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	f.tail.push(tli, start, wal)
+	f.bulk.taken(len(wal))
 	if f.opt.Observe != nil {
 		f.opt.Observe(tli, start, wal)
 	}
@@ -44,6 +45,7 @@ func (f *Feed) Ahead(upstream protocol.LSN) { f.ahead = upstream }
 func (f *Feed) pace(end protocol.LSN) {
 	mark := protocol.LSN(f.opt.BacklogBytes)
 	backlog := max(f.ahead, end) - end
+	f.behind.Store(backlog > behindBytes)
 	hurry := mark != 0 && (backlog > mark || f.hurry && backlog > mark/4)
 	if hurry != f.hurry {
 		f.hurry = hurry

@@ -12,13 +12,15 @@ import (
 )
 
 // Seal puts windows of the spool that are complete into fewer bytes, until ctx ends: their frames, which were made one by one as
-// WAL came in, are coded again as a whole. Consumers are not disturbed.
+// WAL came in, are coded again as a whole. Consumers are not disturbed; while WAL comes in bulk it waits, for a minute at most.
 func (f *Feed) Seal(ctx context.Context) error {
 	sealer, err := recompress.NewSealer(f.opt.Recompress)
 	if err != nil {
 		return fmt.Errorf("seal windows: %w", err)
 	}
+	wait := patience{}
 	return f.log.Seal(ctx, func(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Frame, error]) ([]byte, error) {
+		wait.await(ctx, f.bulk.remaining)
 		out, stats, err := sealer.Seal(dst, h, frames)
 		if stats.Mismatches > 0 {
 			f.zap.Error("the encoder made frames that do not decode; their WAL is carried as it is",

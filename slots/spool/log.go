@@ -9,6 +9,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -70,10 +71,11 @@ type Log struct {
 
 	marker marker // as found by Open, which alone uses it
 
-	syncMu     sync.Mutex // one fsync at a time; guards the next three
+	syncMu     sync.Mutex // one fsync at a time; guards the next four
 	markerFile fs.File
 	markerBuf  []byte
-	marked     marker // what it says
+	marked     marker // what it said when it was synced
+	markedAt   time.Time
 
 	fileMu   sync.Mutex // one change of identity and history files at a time
 	retainMu sync.Mutex // one removal at a time

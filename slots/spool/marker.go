@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"time"
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
@@ -13,8 +14,9 @@ import (
 )
 
 // The file <data>/flushed remembers how far the newest window was durable when Sync returned last. It is written after each
-// fsync, and synced itself only when it names another window than before: after the death of the process it is exact, after a
-// loss of power it may be old, but it is never ahead. Recovery takes damage below it for damage, whatever it looks like.
+// fsync, and synced itself only when it names another window than before, at most once in markerInterval: after the death of the
+// process it is exact, after a loss of power it may be old, but it is never ahead. Recovery takes damage below it for damage,
+// whatever it looks like.
 //
 //	offset 0   8  magic "WALPROXF"
 //	       8   4  format version, little-endian as all of it
@@ -26,6 +28,8 @@ const (
 	markerMagic   = "WALPROXF"
 	markerVersion = 1
 	markerBytes   = 36
+
+	markerInterval = time.Second
 )
 
 type marker struct {
@@ -86,14 +90,13 @@ func (l *Log) writeMarker(w *window, size int64) {
 	m := marker{timeline: w.header.Timeline, start: w.header.Start, size: size}
 	l.markerBuf = m.append(l.markerBuf[:0])
 	_, err := l.markerFile.WriteAt(l.markerBuf, 0)
-	if err == nil && (m.timeline != l.marked.timeline || m.start != l.marked.start) {
+	if err == nil && (m.timeline != l.marked.timeline || m.start != l.marked.start) && time.Since(l.markedAt) >= markerInterval {
 		err = l.markerFile.Sync()
+		l.marked, l.markedAt = m, time.Now()
 	}
 	if err != nil {
 		l.logger.Debug("remember the durable length", errField(err))
-		return
 	}
-	l.marked = m
 }
 
 // confirmed returns how many bytes of w are known to have been durable, if it is the window that the marker names; else 0.

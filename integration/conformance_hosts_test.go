@@ -1,0 +1,142 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"walproxy/integration/nodeproc"
+	"walproxy/integration/pgcluster"
+	"walproxy/integration/wire"
+)
+
+// TestConformanceHosts holds the statements about clients with several hosts: a primary and a standby, a node of each.
+func TestConformanceHosts(t *testing.T) {
+	t.Parallel()
+	hosts := func(ctx context.Context, t *testing.T, major int) {
+		primary := startPrimary(ctx, t, pgcluster.Options{Major: major, NoFsync: true, Conf: fastRetry})
+		standby := follower(ctx, t, primary, primary.Conninfo())
+		ofPrimary := startNode(ctx, t, nodeproc.Options{Config: fastNode(primary.Conninfo(), "")})
+		ofStandby := startNode(ctx, t, nodeproc.Options{Config: fastNode(standby.Conninfo(), "")})
+		t.Run("14_target_session_attrs", func(t *testing.T) { targetSessionAttrs(ctx, t, primary, standby, ofPrimary, ofStandby) })
+		t.Run("17_upstream_unknown", func(t *testing.T) { upstreamUnknown(ctx, t, ofPrimary) })
+		t.Run("13_in_hot_standby", func(t *testing.T) { hotStandbyFlips(ctx, t, primary, standby, ofStandby) })
+	}
+	for _, major := range []int{13, 15, 18} { // 14 to 17 report the same settings
+		t.Run(fmt.Sprint(major), func(t *testing.T) {
+			t.Parallel()
+			hosts(setting(t, patience), t, major)
+		})
+	}
+}
+
+// targetSessionAttrs asks libpq which of two hosts it chooses, in both orders, for servers and for nodes.
+func targetSessionAttrs(ctx context.Context, t *testing.T, primary, standby *pgcluster.Cluster, ofPrimary, ofStandby *nodeproc.Node) {
+	for _, want := range []string{"any", "read-write", "read-only", "primary", "standby", "prefer-standby"} {
+		for _, swap := range []bool{false, true} {
+			chosen := func(first, second int) string {
+				ports := []int{first, second}
+				if swap {
+					ports = []int{second, first}
+				}
+				out := psql(ctx, t, fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=%s target_session_attrs=%s replication=true", ports[0], ports[1], pgcluster.User, want), `\echo :PORT`)
+				return strings.NewReplacer(fmt.Sprint(first), "primary", fmt.Sprint(second), "standby").Replace(out)
+			}
+			direct, through := chosen(primary.Port, standby.Port), chosen(ofPrimary.Options.Port, ofStandby.Options.Port)
+			if direct != through {
+				t.Errorf("%s, swapped %v: of servers libpq chooses %s, of nodes %s", want, swap, direct, through)
+			}
+		}
+	}
+}
+
+// psql runs a command and returns what it prints, of errors too.
+func psql(ctx context.Context, t *testing.T, conninfo, command string) string {
+	t.Helper()
+	path, _, err := pgcluster.FindTool("psql")
+	must(t, err)
+	out, err := exec.CommandContext(ctx, path, "-XAtqw", "-d", conninfo, "-c", command).CombinedOutput()
+	if err != nil {
+		return strings.TrimSpace(fmt.Sprintf("%v %s", err, out))
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// upstreamUnknown: who asks a node that never saw its upstream is sent to the next host at once.
+func upstreamUnknown(ctx context.Context, t *testing.T, other *nodeproc.Node) {
+	port, err := pgcluster.FreePort()
+	must(t, err)
+	node, err := nodeproc.New(nodeproc.Options{Binary: binary(t), Dir: t.TempDir(), Upstream: fmt.Sprintf("host=127.0.0.1 port=%d user=u", port)})
+	must(t, err)
+	t.Cleanup(node.Kill)
+	must(t, node.Start())
+	var c *wire.Conn
+	must(t, pgcluster.Until(ctx, func() (bool, error) {
+		c, err = wire.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", node.Options.Port))
+		return err == nil, nil
+	}))
+	defer c.Close()
+	began := time.Now()
+	must(t, as(c, "u"))
+	if got := strings.Join(c.Log, ", "); got != "E FATAL 57P03, closed" || time.Since(began) > 5*time.Second {
+		t.Errorf("%s after %s", got, time.Since(began))
+	}
+	out := psql(ctx, t, fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=u replication=true", node.Options.Port, other.Options.Port), `\echo :PORT`)
+	if out != fmt.Sprint(other.Options.Port) {
+		t.Errorf("libpq chooses %q, want the node on port %d", out, other.Options.Port)
+	}
+}
+
+// hotStandbyFlips promotes the upstream while clients stream and while they are idle, of the server and of its node.
+func hotStandbyFlips(ctx context.Context, t *testing.T, primary, standby *pgcluster.Cluster, node *nodeproc.Node) {
+	lsn := write(ctx, t, primary, 10)
+	must(t, standby.WaitReplayed(ctx, lsn))
+	open := func(port int) (idle, streaming *wire.Conn) {
+		var all [2]*wire.Conn
+		for i := range all {
+			c, err := wire.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			must(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			must(t, as(c, pgcluster.User))
+			all[i] = c
+		}
+		return all[0], all[1]
+	}
+	idle, streaming := open(standby.Port)
+	idleThrough, streamingThrough := open(node.Options.Port)
+	all := []*wire.Conn{idle, streaming, idleThrough, streamingThrough}
+	for _, c := range all {
+		if want := map[bool]string{true: "on"}[standby.Major >= 14]; c.Status["in_hot_standby"] != want {
+			t.Errorf("in_hot_standby is %q, want %q", c.Status["in_hot_standby"], want)
+		}
+		c.Log = nil
+	}
+	if standby.Major < 14 {
+		return // it has no such setting
+	}
+	for _, c := range []*wire.Conn{streaming, streamingThrough} {
+		must(t, c.Send(wire.Query(fmt.Sprintf("START_REPLICATION %s TIMELINE 1", lsn.Floor(standby.Options.SegmentBytes())))))
+		_, err := c.Until("WE")
+		must(t, err)
+	}
+	must(t, primary.Stop(ctx, pgcluster.Fast))
+	must(t, standby.Promote(ctx))
+	write(ctx, t, standby, 10) // a server tells its idle clients of a promotion when there is WAL
+	for _, c := range []*wire.Conn{streaming, streamingThrough} {
+		must(t, c.UntilQuietly("c"))
+		must(t, c.Send(wire.Typed('c', nil)))
+		must(t, c.UntilQuietly("Z"))
+	}
+	for _, c := range []*wire.Conn{idle, idleThrough} {
+		must(t, c.Command("SHOW transaction_read_only"))
+	}
+	if diff := wire.Diff(streaming.Log, streamingThrough.Log); diff != "" {
+		t.Errorf("streaming: %s", diff)
+	}
+	if diff := wire.Diff(idle.Log, idleThrough.Log); diff != "" {
+		t.Errorf("idle: %s", diff)
+	}
+}
