@@ -17,6 +17,7 @@ SOAKTIME    ?= 12h
 DEMO_FLAGS  ?=
 TEST_FLAGS  ?=
 BENCH_FLAGS ?=
+ARCHIVE_FLAGS ?=
 # The packages that start goroutines, without real servers, run under the race detector too. Codecs and formats have none,
 # and take ten times as long under it.
 RACE = $$(go list ./... | grep -vE '^walproxy/(integration|recompress|protocol/wal$$|protocol/link$$|cmd/walproxy/internal/bench)')
@@ -73,7 +74,7 @@ soak: postgres ## long seeded runs of the fault tests (SOAKTIME bounds them)
 	WALPROXY_SOAK=1 go test -count=1 -v -run Soak -timeout $(SOAKTIME) ./integration/...
 
 .PHONY: bench
-bench: build postgres bench-relay bench-engine ## measure relay and recompression; writes BENCHMARKS.md (takes long; see the next two)
+bench: build postgres bench-relay bench-engine bench-archive ## measure relay and recompression; writes BENCHMARKS.md (takes long; see the next two)
 
 .PHONY: bench-relay
 bench-relay: build ## throughput, commit latency and memory of the relay; a section of BENCHMARKS.md (RELAY_FLAGS)
@@ -84,6 +85,13 @@ bench-engine: build ## recompression against general compressors on real WAL; a 
 	integration/install-postgres.sh --any
 	integration/install-tools.sh --bench
 	go run ./integration/bench/engine -binary bin/walproxy $(BENCH_FLAGS)
+
+.PHONY: bench-archive
+bench-archive: build ## the archive against pgBackRest and general compressors; a section of BENCHMARKS.md (ARCHIVE_FLAGS=-wal 2048)
+	integration/install-postgres.sh --any
+	integration/install-tools.sh --bench
+	integration/fetch-s3server.sh
+	go run ./integration/bench/archive -binary bin/walproxy $(ARCHIVE_FLAGS)
 
 .PHONY: clean
 clean: ## remove what was built; fetched servers stay

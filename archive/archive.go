@@ -29,6 +29,9 @@ func Open(ctx context.Context, store Store) (*Archive, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open archive %s: %w", store, err)
 	}
+	if bytes.HasPrefix(b, []byte("age-encryption.org/")) {
+		return nil, fmt.Errorf("open archive %s: %w", store, ErrEncrypted)
+	}
 	id, err := decodeIdentity(b)
 	if err != nil {
 		return nil, fmt.Errorf("open archive %s: %w", store, err)

@@ -277,8 +277,8 @@ func TestDamagedArchive(t *testing.T) {
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, SegmentMiB: 1, Conf: fastRetry})
 	s := fileStore(t)
 	dir := strings.TrimPrefix(s.url, "file://")
+	first := write(ctx, t, primary, 1).Floor(1 << 20)
 	lsn := write(ctx, t, primary, 30000)
-	first := protocol.LSN(1 << 20)
 	for at := first; at.Next(1<<20) <= lsn; at = at.Next(1 << 20) {
 		if out, code := s.run(ctx, t, "push", filepath.Join(primary.WALDir(), protocol.SegmentName(1, at, 1<<20))); code != 0 {
 			t.Fatalf("push: exit %d\n%s", code, out)

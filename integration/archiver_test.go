@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"filippo.io/age"
+
 	"walproxy/archive"
 	"walproxy/archive/file"
 	"walproxy/integration/nodeproc"
@@ -32,8 +34,25 @@ func archiveConfig(store, more string) string {
 // startArchiving starts a node behind a primary. more is configuration of the archive.
 func startArchiving(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, more string) *archiving {
 	t.Helper()
-	a := &archiving{walStore: fileStore(t)}
-	a.dir = strings.TrimPrefix(a.url, "file://")
+	return startArchivingTo(ctx, t, primary, fileStore(t), more)
+}
+
+// encryptedStore is a fileStore with a key.
+func encryptedStore(t *testing.T) walStore {
+	t.Helper()
+	s := fileStore(t)
+	key, err := age.GenerateX25519Identity()
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "key")
+	must(t, os.WriteFile(file, []byte(key.String()+"\n"), 0o600))
+	s.url += "?key_file=" + file
+	return s
+}
+
+func startArchivingTo(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, s walStore, more string) *archiving {
+	t.Helper()
+	a := &archiving{walStore: s}
+	a.dir, _, _ = strings.Cut(strings.TrimPrefix(a.url, "file://"), "?")
 	a.node = startNode(ctx, t, nodeproc.Options{Config: archivingNode(primary, archiveConfig(a.url, more))})
 	return a
 }
@@ -118,13 +137,13 @@ func (a *archiving) objects(ctx context.Context, t *testing.T) (names []string) 
 	return names
 }
 
-// TestArchiving archives over kills of the node and a node that is replaced by one with an empty data directory. The archive has
+// TestArchiving archives, encrypted, over kills of the node and a node that is replaced by one with an empty data directory. The archive has
 // neither holes nor two objects for the same WAL.
 func TestArchiving(t *testing.T) {
 	t.Parallel()
 	ctx := setting(t, patience)
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, SegmentMiB: 1, Conf: fastRetry})
-	a := startArchiving(ctx, t, primary, "")
+	a := startArchivingTo(ctx, t, primary, encryptedStore(t), "")
 	from := write(ctx, t, primary, 20000).Next(1 << 20)
 	for range 3 {
 		write(ctx, t, primary, 10000)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs by apt-get what `make test` needs beside Go, if it is missing: a C compiler (for the race detector), npm (to fetch
-# PostgreSQL servers) and promtool (to check alert rules); with --bench, the compressors that `make bench-engine` compares with.
+# PostgreSQL servers), promtool (to check alert rules) and Barman (a consumer); with --bench, what the benchmarks compare with:
+# zstd, xz, lz4, pgBackRest.
 # Without root or apt-get it says what to install and fails.
 set -euo pipefail
 
@@ -9,9 +10,11 @@ if [[ ${1-} == --bench ]]; then
 	command -v zstd >/dev/null || packages+=(zstd)
 	command -v xz >/dev/null || packages+=(xz-utils)
 	command -v lz4 >/dev/null || packages+=(lz4)
+	command -v pgbackrest >/dev/null || packages+=(pgbackrest)
 else
 	command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 	command -v npm >/dev/null || packages+=(npm)
+	command -v barman >/dev/null || packages+=(barman)
 	command -v promtool >/dev/null || packages+=(prometheus)
 fi
 if [[ ${#packages[@]} -eq 0 ]]; then exit; fi

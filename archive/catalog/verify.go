@@ -101,13 +101,23 @@ func (v *verification) object(ctx context.Context, o Object) error {
 		return nil
 	})
 	if err == nil && h.Bytes != o.Bytes {
-		err = &archive.CorruptError{Name: o.Name(), Err: fmt.Errorf("%d bytes, its header says %d", o.Bytes, h.Bytes)}
+		err = v.longer(ctx, o, h)
 	}
 	v.done += o.Bytes
 	if v.progress != nil {
 		v.progress(v.done, v.total)
 	}
 	return v.note(ctx, o, at, err)
+}
+
+// longer returns an error if there are bytes behind the end of an object: a listing alone does not tell, where it counts what
+// encryption adds.
+func (v *verification) longer(ctx context.Context, o Object, h archive.Header) error {
+	behind, err := v.archive.Store().Get(ctx, nil, o.Name(), h.Bytes, 1)
+	if err == nil && len(behind) > 0 {
+		err = &archive.CorruptError{Name: o.Name(), Err: fmt.Errorf("%d bytes, its header says %d", o.Bytes, h.Bytes)}
+	}
+	return err
 }
 
 // note makes a finding of what is wrong with an object; other errors are returned.

@@ -76,7 +76,25 @@ func (a *Archiver) Run(ctx context.Context) error {
 		}
 		wait(ctx, again, changed)
 	}
+	a.farewell(context.WithoutCancel(ctx))
 	return a.builder.Close()
+}
+
+// farewellWithin bounds what is stored at the end.
+const farewellWithin = 5 * time.Second
+
+// farewell stores once more what there is, so that a node that stops in good order leaves no more than it must. If that fails, it
+// is for the next start.
+func (a *Archiver) farewell(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, farewellWithin)
+	defer cancel()
+	a.tailed = time.Time{}
+	if !a.begun || a.failures.count > 0 {
+		return
+	}
+	if _, err := a.step(ctx); err != nil {
+		a.log.Debug("nothing stored at the end", zap.Error(err))
+	}
 }
 
 // wait returns when d is over, changed is closed, or ctx ends; it reports false for the last. A d of 0 is for ever.
@@ -220,7 +238,7 @@ func (a *Archiver) putHistories(ctx context.Context, lines []Line) error {
 func (a *Archiver) store(ctx context.Context, g group) error {
 	whole, _ := covered(a.spans(), g.Span)
 	var superfluous []archive.Span
-	if !whole || a.checkNext && a.isKnown(g.Span) {
+	if !whole || a.isKnown(g.Span) && (a.checkNext || a.inside(g.Span)) {
 		o, err := a.build(ctx, g)
 		if err != nil {
 			return err
@@ -265,6 +283,16 @@ func (a *Archiver) spans() []archive.Span {
 		spans[i] = k.Span
 	}
 	return spans
+}
+
+// inside reports whether there are objects that one of s covers, as a process that died may leave them.
+func (a *Archiver) inside(s archive.Span) bool {
+	for _, k := range a.known {
+		if k.Span != s && k.Timeline == s.Timeline && k.Start >= s.Start && k.End <= s.End {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *Archiver) isKnown(s archive.Span) bool {

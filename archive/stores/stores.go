@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"walproxy/archive"
+	"walproxy/archive/encrypted"
 	"walproxy/archive/file"
 	"walproxy/archive/s3"
 )
@@ -26,6 +27,8 @@ type Options struct {
 //	file:///var/lib/archive
 //	s3://bucket/prefix?endpoint=https://host:port&region=NAME&path_style=on&conditional=off
 //
+// With key_file=/path among what follows the ?, objects are encrypted: see package encrypted.
+//
 // What the address of a bucket leaves out comes from the usual AWS_* variables; see s3.Options.
 func Open(address string, o Options) (archive.Store, error) {
 	u, err := url.Parse(address)
@@ -38,6 +41,18 @@ func Open(address string, o Options) (archive.Store, error) {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil || u.Fragment != "" {
 		return nil, fmt.Errorf("store %s: want key=value behind the ?", u.Redacted())
+	}
+	if keys, given := query["key_file"]; given {
+		query.Del("key_file")
+		u.RawQuery = query.Encode()
+		inner, err := Open(u.String(), o)
+		if err != nil {
+			return nil, err
+		}
+		if len(keys) != 1 {
+			return nil, errors.New("store: want one key_file")
+		}
+		return encrypted.New(inner, keys[0])
 	}
 	switch u.Scheme {
 	case "file":

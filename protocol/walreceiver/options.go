@@ -1,11 +1,13 @@
 package walreceiver
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
+	"walproxy/protocol"
 	"walproxy/protocol/link"
 )
 
@@ -30,6 +32,9 @@ type Options struct {
 	OverlapBytes int64
 	// ResetDistance is the reset distance in bytes: a receiver that starts from nothing starts at a boundary. Default 4 MiB.
 	ResetDistance uint32
+	// First is asked when the sink holds nothing: up to where somebody else holds WAL, which is to be continued without a gap. A
+	// position of 0 is nowhere. nil: nobody.
+	First func(ctx context.Context) (protocol.Timeline, protocol.LSN)
 	// Link makes the stream of a link connection. nil: frames are not asked for.
 	Link func(LinkRequest) LinkStream
 	// Logger gets state changes. nil: nothing is logged.

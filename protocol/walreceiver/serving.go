@@ -78,7 +78,7 @@ func (s *serving) timeline(ctx context.Context, theirs position) error {
 	if done, err := s.cutBack(ctx, theirs, history); done || err != nil {
 		return err
 	}
-	begins, err := s.begins(theirs, history)
+	begins, err := s.begins(ctx, theirs, history)
 	if err != nil {
 		return err
 	}

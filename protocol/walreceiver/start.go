@@ -1,6 +1,7 @@
 package walreceiver
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -16,10 +17,10 @@ type begin struct {
 }
 
 // begins returns the streams to try in turn; the later ones only if the upstream no longer has the WAL of those before.
-func (s *serving) begins(theirs position, history []byte) ([]begin, error) {
+func (s *serving) begins(ctx context.Context, theirs position, history []byte) ([]begin, error) {
 	tli, lsn := s.sink.Resume()
 	if tli == 0 {
-		return s.firstBegins(theirs, history)
+		return s.firstBegins(ctx, theirs, history)
 	}
 	if s.link() {
 		return []begin{{tli, lsn, lsn}}, nil // a frame starts where the last one ended, and its stream identifies the WAL
@@ -43,7 +44,7 @@ func (s *serving) overlapFrom(lsn protocol.LSN) protocol.LSN {
 
 // firstBegins chooses where a node begins that holds nothing: where the slot keeps WAL, or else where the upstream is now,
 // from the reset boundary or the segment's start. A child timeline is served from the segment of its fork on.
-func (s *serving) firstBegins(theirs position, history []byte) ([]begin, error) {
+func (s *serving) firstBegins(ctx context.Context, theirs position, history []byte) ([]begin, error) {
 	parsed, err := protocol.ParseHistory(theirs.timeline, history)
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (s *serving) firstBegins(theirs position, history []byte) ([]begin, error) 
 	}
 	segment := uint64(s.upstream.identity.SegmentSize)
 	lowest := max(parsed.Begin().Floor(segment), protocol.LSN(segment)) // the first segment of all is not used
-	var list []begin
+	list := s.continued(ctx, begin{theirs.timeline, max(base.Floor(segment), lowest), 0}, parsed)
 	for _, start := range []protocol.LSN{
 		min(base.Floor(segment), base.Floor(uint64(s.r.options.ResetDistance))), base.Floor(segment), theirs.end.Floor(segment),
 	} {
@@ -68,6 +69,32 @@ func (s *serving) firstBegins(theirs position, history []byte) ([]begin, error) 
 		}
 	}
 	return list, nil
+}
+
+// continued returns where to begin to continue what Options.First tells, if that lies before where the node would begin otherwise.
+func (s *serving) continued(ctx context.Context, otherwise begin, parsed protocol.History) []begin {
+	if s.r.options.First == nil {
+		return nil
+	}
+	tli, end := s.r.options.First(ctx)
+	if end == 0 || !parsed.Contains(tli) || tli == otherwise.timeline && end >= otherwise.start {
+		return nil
+	}
+	if fork, _, ended := parsed.End(tli); ended && end >= fork { // all of it: its successor begins there
+		tli, end = parsed.At(fork), fork
+	}
+	segment := uint64(s.upstream.identity.SegmentSize)
+	start := min(end.Floor(segment), end.Floor(uint64(s.r.options.ResetDistance)))
+	begins := protocol.LSN(segment)
+	for i, e := range parsed.Entries {
+		if i > 0 && e.Timeline == tli {
+			begins = parsed.Entries[i-1].End.Floor(segment)
+		}
+	}
+	if tli == parsed.Timeline && parsed.Begin() != 0 {
+		begins = parsed.Begin().Floor(segment)
+	}
+	return []begin{{tli, max(start, begins), 0}}
 }
 
 // slotPosition returns the slot's restart_lsn; 0 if it has none, or none is used, or the server is too old to tell (before 15).

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"walproxy/archive"
 	"walproxy/archive/continuous"
@@ -21,8 +22,9 @@ import (
 // archiver is the node's archiver and what it holds; nil if nothing is archived.
 type archiver struct {
 	*continuous.Archiver
-	store archive.Store
-	slot  *archiveSlot
+	store  archive.Store
+	slot   *archiveSlot
+	logger *zap.Logger
 }
 
 // storeRetryFor is how long a store tries a request again by itself. The archiver tries again after that, and tells.
@@ -42,7 +44,7 @@ func (n *Node) openArchiver(reg prometheus.Registerer) error {
 		return fmt.Errorf("open archive: %w", err)
 	}
 	slot := &archiveSlot{node: n, name: c.Slot, peer: store.String()}
-	n.archiver = &archiver{store: store, slot: slot, Archiver: continuous.New(&archiveSpool{n}, slot, continuous.Options{
+	n.archiver = &archiver{store: store, slot: slot, logger: n.logger, Archiver: continuous.New(&archiveSpool{n}, slot, continuous.Options{
 		Store: store, Tail: c.Tail, TailInterval: c.TailInterval, TailBytes: uint64(c.TailBytes), Sealed: n.config.Spool.Seal,
 		Logger: n.logger, Metrics: metrics,
 	})}
@@ -52,6 +54,25 @@ func (n *Node) openArchiver(reg prometheus.Registerer) error {
 func (a *archiver) run(ctx context.Context) error {
 	defer a.slot.release()
 	return a.Run(ctx)
+}
+
+// lookFor is how long a node that holds nothing waits for the archive to tell how far it reaches.
+const lookFor = 30 * time.Second
+
+// end returns up to where the archive holds WAL; 0 if it holds none, or cannot be asked now. Then the node begins where the
+// upstream's slot is, and the archiver tells if that leaves a hole.
+func (a *archiver) end(ctx context.Context) (protocol.Timeline, protocol.LSN) {
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	opened, err := archive.Open(ctx, a.store)
+	var last archive.Span
+	if err == nil {
+		last, err = continuous.End(ctx, opened, 0, 0)
+	}
+	if err != nil && !errors.Is(err, archive.ErrNoIdentity) {
+		a.logger.Warn("the archive cannot be asked how far it reaches; beginning where the upstream says", zap.Error(err))
+	}
+	return last.Timeline, last.End
 }
 
 func (a *archiver) close() error {
@@ -166,9 +187,7 @@ func (s *archiveSlot) Hold(lsn protocol.LSN) (from protocol.LSN, lost bool, err 
 }
 
 func (s *archiveSlot) Advance(tli protocol.Timeline, stored, reached protocol.LSN) {
-	if slot, ok := s.node.store.Get(s.name); ok && slot.Invalidated == "" {
-		_ = s.node.store.Advance(s.name, stored, false) // it is there, and held
-	}
+	_ = s.node.store.Advance(s.name, stored, true) // it is there, and held; one that was shed holds WAL again from here on
 	if s.consumer == nil || s.timeline != tli {
 		s.leave()
 		s.timeline = tli

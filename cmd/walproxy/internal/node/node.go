@@ -73,13 +73,13 @@ func Open(cfg *config.Config, logger *zap.Logger, reg prometheus.Registerer) (n 
 	if err := n.openFeed(); err != nil {
 		return nil, err
 	}
+	if err := n.openArchiver(reg); err != nil {
+		return nil, err
+	}
 	if err := n.openReceiver(reg); err != nil {
 		return nil, err
 	}
 	if err := n.openServer(); err != nil {
-		return nil, err
-	}
-	if err := n.openArchiver(reg); err != nil {
 		return nil, err
 	}
 	if reg != nil {
@@ -116,6 +116,9 @@ func (n *Node) openReceiver(reg prometheus.Registerer) (err error) {
 		StatusInterval: u.StatusInterval, ReceiverTimeout: u.ReceiverTimeout, BackoffMin: u.BackoffMin, BackoffMax: u.BackoffMax,
 		ResetDistance: uint32(n.config.Recompress.ResetDistance), Logger: n.logger, Metrics: walreceiver.NewMetrics(reg),
 	}
+	if n.archiver != nil {
+		options.First = n.archiver.end
+	}
 	if u.Link == config.LinkAuto {
 		options.Link = func(request walreceiver.LinkRequest) walreceiver.LinkStream {
 			return ship.NewClient(frames{n.feed, n}, ship.Stream(request))
@@ -137,6 +140,7 @@ func (n *Node) openServer() (err error) {
 	}
 	n.server, err = walsender.New(&backend{n}, &slotStore{n}, &consumers{n}, walsender.Options{
 		Access: access, Link: l.Link, MaxConnections: l.MaxConnections, MaxConnectionsPerUser: l.MaxConnectionsPerUser,
+		Relay: &relayer{n}, SQL: l.SQL == config.SQLRelay,
 		AuthenticationTimeout: l.AuthenticationTimeout, WALSenderTimeout: timeout, DrainTimeout: l.DrainTimeout,
 	}, n.logger)
 	return err
