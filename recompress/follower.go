@@ -75,3 +75,18 @@ func (f *follower) look(b []byte) step {
 	f.rest, f.known = size-int64(n), size > int64(n)
 	return step{bytes: n, begins: true, begun: true, total: total}
 }
+
+// frame returns how much of b, not empty, goes into a frame of a sealed window, and moves behind it.
+func (f *follower) frame(b []byte) (n int) {
+	for n < len(b) && n < sealedFrameBytes+sealedSlackBytes && (n < sealedFrameBytes || f.rest > 0) {
+		n += f.next(b[n:]).bytes
+	}
+	return n
+}
+
+// pass moves behind b.
+func (f *follower) pass(b []byte) {
+	for len(b) > 0 {
+		b = b[f.next(b).bytes:]
+	}
+}

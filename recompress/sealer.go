@@ -9,10 +9,13 @@ import (
 	"walproxy/protocol/link"
 )
 
-// sealedFrameBytes is how much WAL a frame of a sealed window carries as a rule: up to the record that begins next, twice as much
-// at most. Larger ones would save a few bytes each and make
-// readers hold more.
-const sealedFrameBytes = 256 << 10
+// sealedFrameBytes is how much WAL a frame of a sealed window carries, up to the end of the record that it falls into, but not more
+// than sealedSlackBytes beyond. Larger ones would save a few bytes each and make readers hold more; half a record, as the rest of it,
+// is coded as bytes.
+const (
+	sealedFrameBytes = 256 << 10
+	sealedSlackBytes = 64 << 10
+)
 
 // SealStats says what Seal did to a window.
 type SealStats struct {
@@ -90,6 +93,7 @@ type seen struct {
 	best  link.Codec // of all frames
 	other bool       // there are frames of another codec
 	plain int        // bytes of WAL in raw frames
+	torn  int        // frames that end within a record
 }
 
 // rank orders codecs by how small they make WAL.
@@ -135,7 +139,10 @@ func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
 }
 
 // What a frame costs a window beside the WAL in it: its header, and for the model about a byte. Other codecs lose more.
-const modelFrameBytes = 8
+const (
+	modelFrameBytes = 8
+	tornBytes       = 1 << 10 // what a record with page images loses when it is not coded as a whole; others less
+)
 
 // settled reports whether coding the window again would hardly save anything: its frames have the codec that they would get,
 // and are as few, or are the model's and cost less than a fiftieth of the window.
@@ -144,7 +151,7 @@ func (s *Sealer) settled(seen seen, stats *SealStats) bool {
 		return false
 	}
 	few := (len(s.wal)+sealedFrameBytes-1)/sealedFrameBytes + 1 // the end of the timeline
-	return stats.FramesBefore <= few || seen.best == link.CodecModel && int64(stats.FramesBefore)*modelFrameBytes*50 < stats.BytesBefore
+	return stats.FramesBefore <= few || seen.best == link.CodecModel && int64(stats.FramesBefore*modelFrameBytes+seen.torn*tornBytes)*50 < stats.BytesBefore
 }
 
 // read decodes the window into s.wal and s.end.
@@ -152,6 +159,7 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 	s.wal, s.end = s.wal[:0], nil
 	stats.BytesBefore = link.WindowHeaderBytes
 	next, cursor := h.Start, link.Cursor{}
+	place := follower{pos: h.Start, lost: uint64(h.Start)%walPageBytes != 0}
 	for f, err := range frames {
 		if err != nil {
 			return seen, err
@@ -163,8 +171,12 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 		if uint64(next-h.Start)+uint64(f.RawLen) > uint64(h.ResetDistance) {
 			return seen, corrupt(f, "the window is longer than its reset distance")
 		}
+		from := len(s.wal)
 		if s.wal, err = s.reader.Decode(s.wal, f); err != nil {
 			return seen, err
+		}
+		if place.pass(s.wal[from:]); place.rest > 0 && !isEnd {
+			seen.torn++
 		}
 		s.spare = cursor.Append(s.spare[:0], f) // for its length
 		stats.BytesBefore += int64(len(s.spare))
@@ -214,12 +226,13 @@ func (s *Sealer) encode(dst []byte, h link.WindowHeader, stats *SealStats) ([]by
 	s.writer.Reset()
 	before := s.writer.Stats().Mismatches
 	s.builder.Begin(dst, h)
-	for at, end := 0, 0; at < len(s.wal); at = end {
-		end = recordStart(s.wal, h.Start, int(h.WALBlockSize), min(at+sealedFrameBytes, len(s.wal)), at+2*sealedFrameBytes)
-		piece := s.wal[at:end]
+	place := follower{pos: h.Start, lost: uint64(h.Start)%walPageBytes != 0}
+	for at := 0; at < len(s.wal); {
+		piece := s.wal[at : at+place.frame(s.wal[at:])]
 		if err := s.writer.Write(h.Timeline, h.Start+protocol.LSN(at), piece, s.builder.Add); err != nil {
 			return nil, err
 		}
+		at += len(piece)
 	}
 	if err := s.writer.Flush(s.builder.Add); err != nil {
 		return nil, err

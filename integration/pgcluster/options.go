@@ -67,6 +67,7 @@ func (o Options) conf(port int, socketDir string) string {
 		"max_connections = 50",
 		"shared_buffers = 16MB",
 		"jit = off",
+		"dynamic_shared_memory_type = mmap", // in the data directory: what a killed server leaves goes with it
 		"wal_level = replica",
 		"hot_standby = on",
 		"max_wal_senders = 20",

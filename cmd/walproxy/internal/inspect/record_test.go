@@ -1,0 +1,96 @@
+package inspect
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"walproxy/protocol"
+	"walproxy/protocol/link"
+	"walproxy/protocol/wal"
+	"walproxy/recompress"
+)
+
+// sealedSample returns a file with real WAL of which a record in the middle was made a checkpoint, as a sealed window.
+func sealedSample(t *testing.T) (file string, first, checkpoint protocol.LSN) {
+	packed, err := os.ReadFile("../../../../recompress/model/testdata/oltp.wal.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, _, err := wal.ParsePageHeader(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	walker := wal.NewWalker(page.Addr, wal.Options{})
+	if err := walker.Feed(bytes.Clone(content)); err != nil {
+		t.Fatal(err)
+	}
+	for ev, ok := walker.Next(); ok; ev, ok = walker.Next() {
+		if ev.Kind != wal.KindRecord {
+			continue
+		}
+		if first == 0 {
+			first = ev.Start
+		}
+		at := int(ev.Start - page.Addr)
+		if at > len(content)/2 && uint64(ev.Start)%8192+uint64(len(ev.Data)) < 8192 {
+			checkpoint = ev.Start
+			record := content[at : at+len(ev.Data)]
+			record[16], record[17] = 0x10, 0
+			wal.SetCRC(record)
+			break
+		}
+	}
+	sealer, err := recompress.NewSealer(recompress.Options{Codec: recompress.Model})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := link.Frame{Timeline: 1, Start: page.Addr, RawLen: uint32(len(content)), RawSum: link.Checksum(content), Payload: content}
+	f.Seal()
+	h := link.WindowHeader{Kind: link.WindowLive, SystemID: 7, Timeline: 1, SegmentSize: 16 << 20, WALBlockSize: 8192, ResetDistance: 4 << 20, Start: f.Start}
+	window, _, err := sealer.Seal(nil, h, func(yield func(*link.Frame, error) bool) { yield(&f, nil) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "0.win")
+	if err := os.WriteFile(file, window, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, first, checkpoint
+}
+
+// A checkpoint in the middle of a sealed window is read from a frame of its own; other records by their stream.
+func TestRecord(t *testing.T) {
+	file, first, checkpoint := sealedSample(t)
+	show := func(lsn protocol.LSN) (string, error) {
+		var out strings.Builder
+		err := Record(&out, file, lsn)
+		return out.String(), err
+	}
+	got, err := show(checkpoint)
+	if err != nil || !strings.Contains(got, "XLOG/CHECKPOINT_ONLINE, ") || !strings.Contains(got, "read: 1 frames, ") || !strings.Contains(got, "it stands alone") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	got, err = show(first)
+	if err != nil || !strings.Contains(got, "xid ") || !strings.Contains(got, "its stream decoded") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	for _, lsn := range []protocol.LSN{first + 8, checkpoint + 4, checkpoint.Next(8192), 5} {
+		if got, err := show(lsn); !errors.Is(err, ErrNoRecord) {
+			t.Errorf("no record at %s: %v\n%s", lsn, err, got)
+		}
+	}
+}
