@@ -18,10 +18,10 @@ var (
 	ErrUnavailable = errors.New("store is unavailable")
 	// ErrNoIdentity means that nothing was archived yet.
 	ErrNoIdentity = errors.New("the archive is empty: no identity")
-	// ErrEncrypted means that the archive is encrypted, and no key was given.
-	ErrEncrypted = errors.New("the archive is encrypted: name its key file, as in file:///dir?key_file=/path")
 	// ErrReplaces means that the store puts objects into the place of others although it is told not to.
 	ErrReplaces = errors.New("the store does not know If-None-Match: put conditional=off into its address, and let one server at a time archive")
+	// ErrEncrypted means that the archive is encrypted, and no key was given.
+	ErrEncrypted = errors.New("the archive is encrypted: name its key file, as in file:///dir?key_file=/path")
 	// ErrNotWAL means that a file given to be archived is not what its name says.
 	ErrNotWAL = errors.New("not a WAL file")
 )

@@ -117,4 +117,3 @@ func relayFeed(b *testing.B, codec recompress.Codec) (*spool.Log, *feed.Feed) {
 	}
 	return log, f
 }
-
