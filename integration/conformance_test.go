@@ -68,7 +68,7 @@ func openDoor(ctx context.Context, t *testing.T, major int) *door {
 	must(t, err)
 	d.client, err = d.ca.Client("cert")
 	must(t, err)
-	d.server, err = pgcluster.Create(ctx, pgcluster.Options{Major: major, NoFsync: true, Conf: []string{
+	d.server, err = pgcluster.Create(ctx, pgcluster.Options{Major: major, NoFsync: true, Templates: templates, Conf: []string{
 		"ssl = on", "ssl_cert_file = 'server.crt'", "ssl_key_file = 'server.key'", "ssl_ca_file = 'ca.crt'", "wal_sender_timeout = 1min",
 	}})
 	must(t, err)

@@ -56,6 +56,7 @@ func must(t testing.TB, err error) {
 // startPrimary returns a new, running server with a small table.
 func startPrimary(ctx context.Context, t *testing.T, options pgcluster.Options) *pgcluster.Cluster {
 	t.Helper()
+	options.Templates = templates
 	c, err := pgcluster.Create(ctx, options)
 	must(t, err)
 	own(t, "primary", c)

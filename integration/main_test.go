@@ -15,8 +15,11 @@ import (
 	"walproxy/integration/pgcluster"
 )
 
-// buildDir holds the program under test while the tests run.
-var buildDir string
+// buildDir holds the program under test, and templates the data directories that servers begin with, while the tests run.
+var (
+	buildDir  string
+	templates *pgcluster.Templates
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -29,6 +32,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(buildDir) }()
+	if templates, err = pgcluster.NewTemplates(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = templates.Close() }()
 	return m.Run()
 }
 

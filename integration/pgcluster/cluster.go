@@ -92,7 +92,12 @@ func (c *Cluster) initdb(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := RunAs(ctx, path, c.Options.initdbArgs(c.DataDir)...); err != nil {
+	if templates := c.Options.Templates; templates != nil {
+		err = templates.copyTo(ctx, c, path)
+	} else {
+		_, err = RunAs(ctx, path, c.Options.initdbArgs(c.DataDir)...)
+	}
+	if err != nil {
 		return err
 	}
 	return c.Configure(c.Options.conf(c.Port, c.SocketDir))

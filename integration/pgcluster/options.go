@@ -18,6 +18,8 @@ type Options struct {
 	Autovacuum bool     // off by default, so that a test's WAL is the test's own
 	KeepMiB    int      // wal_keep_size; 0 means 1024, so that a test can compare all WAL at its end
 	Conf       []string // more lines for postgresql.conf, in the order of precedence: a later line wins
+
+	Templates *Templates // the data directory is a copy from these; nil: initdb makes it
 }
 
 func (o *Options) applyDefaults() {
