@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,7 +145,7 @@ func TestArchiveEverySegmentSoak(t *testing.T) {
 	}
 	archived(ctx, t, primary)
 	count := everySegment(ctx, t, primary, store)
-	t.Log(fmt.Sprintf("%d segments are the same", count))
+	t.Logf("%d segments are the same", count)
 	if count < 128 {
 		t.Fatalf("only %d segments", count)
 	}

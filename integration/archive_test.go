@@ -157,7 +157,7 @@ func TestArchiveRecovery(t *testing.T) {
 	for _, major := range []int{13, 15, 18} {
 		t.Run(fmt.Sprint(major), func(t *testing.T) {
 			t.Parallel()
-			ctx := setting(t, patience)
+			ctx := setting(t, 2*patience)
 			if major == 15 {
 				recovery(ctx, t, major, fileStore(t), false)
 			} else {
@@ -182,7 +182,7 @@ func TestArchiveRecoverySoak(t *testing.T) {
 	}
 }
 
-// recovery recovers to each target, or to the latest only, and then over two promotions.
+// recovery recovers to each target, unless only the latest is wanted, and then to the latest, over two promotions.
 func recovery(ctx context.Context, t *testing.T, major int, store walStore, latestOnly bool) {
 	options := pgcluster.Options{Major: major, SegmentMiB: 1, NoFsync: true, Conf: archiveTo(t, store)}
 	if major == 15 {
@@ -194,8 +194,9 @@ func recovery(ctx context.Context, t *testing.T, major int, store walStore, late
 	if count := everySegment(ctx, t, primary, store); count < 3 {
 		t.Fatalf("only %d segments were compared", count)
 	}
-	if latestOnly {
-		points = points[len(points)-1:]
+	latest := points[len(points)-1]
+	if points = points[:len(points)-1]; latestOnly {
+		points = nil
 	}
 	for _, point := range points {
 		c := recoverFrom(ctx, t, base, store, point.setting)
@@ -204,7 +205,7 @@ func recovery(ctx context.Context, t *testing.T, major int, store walStore, late
 		}
 		must(t, c.Stop(ctx, pgcluster.Immediate))
 	}
-	promotions(ctx, t, primary, base, store)
+	promotions(ctx, t, primary, base, store, latest)
 }
 
 // backup returns a stopped copy of a running server.
@@ -220,10 +221,13 @@ func backup(ctx context.Context, t *testing.T, c *pgcluster.Cluster) *pgcluster.
 }
 
 // promotions recovers the end of the archive twice, with writes between, which go to the archive too, and a third time.
-func promotions(ctx context.Context, t *testing.T, primary, base *pgcluster.Cluster, store walStore) {
+func promotions(ctx context.Context, t *testing.T, primary, base *pgcluster.Cluster, store walStore, latest target) {
 	must(t, primary.Stop(ctx, pgcluster.Immediate))
 	for round := range 3 {
-		c := recoverFrom(ctx, t, base, store, append(archiveTo(t, store), "recovery_target_timeline = latest")...)
+		c := recoverFrom(ctx, t, base, store, append(archiveTo(t, store), latest.setting)...)
+		if got := contents(ctx, t, c); round == 0 && got != latest.holds {
+			t.Fatalf("%s: the table holds %s, at the source it held %s", latest.setting, got, latest.holds)
+		}
 		if tli, err := c.Timeline(ctx); err != nil || int(tli) != round+2 {
 			t.Fatalf("after promotion %d: timeline %d, %v", round+1, tli, err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"walproxy/integration/pgcluster"
 	"walproxy/integration/wire"
+	"walproxy/protocol"
 )
 
 // TestConformanceConnect holds the statements about connections, each by doing the same to a server and to a node.
@@ -355,12 +356,24 @@ func uniquePIDs(t *testing.T, d *door) {
 	})
 }
 
-func cancelRequests(t *testing.T, d *door) {
+// begin returns the first position of the segment that is written: the node may be a little behind.
+func (d *door) begin(t *testing.T) protocol.LSN {
+	t.Helper()
 	lsn, err := d.server.FlushLSN(t.Context())
 	must(t, err)
+	return lsn.Floor(d.server.Options.SegmentBytes())
+}
+
+func cancelRequests(t *testing.T, d *door) {
+	lsn := d.begin(t)
 	for _, version := range []uint32{wire.Protocol30, wire.Protocol32} {
 		for _, right := range []bool{true, false} {
 			d.same(t, fmt.Sprintf("protocol %x, right %v", version, right), func(c *wire.Conn) error {
+				if version == wire.Protocol32 { // one of the two with TLS
+					if err := d.encrypted(c, &tls.Config{}); err != nil {
+						return err
+					}
+				}
 				if err := begin(c, version, "user", "trusted", "replication", "true"); err != nil {
 					return err
 				}
@@ -426,8 +439,7 @@ func startupOptions(t *testing.T, d *door) {
 	for _, options := range []string{"-c nonsense=1", "-c x", "-c wal_sender_timeout=soon", "-c server_version=1"} {
 		d.same(t, options, show("options", options))
 	}
-	lsn, err := d.server.FlushLSN(t.Context())
-	must(t, err)
+	lsn := d.begin(t)
 	d.same(t, "silence", func(c *wire.Conn) error {
 		if err := as(c, "trusted", "options", "-c wal_sender_timeout=400ms"); err != nil {
 			return err

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs by apt-get what `make test` needs beside Go, if it is missing: a C compiler (for the race detector), npm (to fetch
-# PostgreSQL servers) and promtool (to check alert rules); with --bench, what the benchmarks compare with: zstd, xz, lz4, pgBackRest.
+# PostgreSQL servers), promtool (to check alert rules) and Barman (a consumer); with --bench, what the benchmarks compare with:
+# zstd, xz, lz4, pgBackRest.
 # Without root or apt-get it says what to install and fails.
 set -euo pipefail
 
@@ -13,6 +14,7 @@ if [[ ${1-} == --bench ]]; then
 else
 	command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 	command -v npm >/dev/null || packages+=(npm)
+	command -v barman >/dev/null || packages+=(barman)
 	command -v promtool >/dev/null || packages+=(prometheus)
 fi
 if [[ ${#packages[@]} -eq 0 ]]; then exit; fi

@@ -51,6 +51,13 @@ listen:
 	r := receive(t, fmt.Sprintf("host=localhost port=%d user=reader password=secret sslmode=verify-full sslrootcert=%s channel_binding=require", b.Options.Port, d.ca.File))
 	from := write(ctx, t, d.server, 100)
 
+	withCertificate := fmt.Sprintf("%s replication=true sslcert=%s sslkey=%s", toA, clientB.Cert, clientB.Key)
+	if out := psql(ctx, t, withCertificate, "SHOW wal_block_size"); out != "8192" {
+		t.Errorf("psql with a certificate: %s", out)
+	}
+	if out := psql(ctx, t, toA+" replication=true", "SHOW wal_block_size"); !strings.Contains(out, "connection requires a valid client certificate") {
+		t.Errorf("psql without a certificate: %s", out)
+	}
 	first := serial(t, d.ca, a.Options.Port, clientB)
 	renewed, err := d.ca.Server("renewed", "localhost")
 	must(t, err)

@@ -14,7 +14,7 @@ func ParseCommand(text string, major int) (cmd Command, notices []*Error, err er
 	first := p.next()
 	parse := p.commands()[first.text]
 	if first.kind != tokenKeyword || parse == nil {
-		return nil, nil, Errorf(CodeFeatureNotSupported, "cannot execute SQL commands in WAL sender for physical replication")
+		return nil, nil, errNotReplication
 	}
 	p.advance()
 	cmd, err = parse()
@@ -26,6 +26,11 @@ func ParseCommand(text string, major int) (cmd Command, notices []*Error, err er
 	}
 	return cmd, p.notices, nil
 }
+
+// ErrNotReplication is what a Query that is no replication command ends with on a connection without SQL.
+var ErrNotReplication error = errNotReplication
+
+var errNotReplication = Errorf(CodeFeatureNotSupported, "cannot execute SQL commands in WAL sender for physical replication")
 
 // parser reads tokens with one token of look-ahead.
 type parser struct {

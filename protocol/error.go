@@ -34,6 +34,8 @@ func Fatalf(code, format string, args ...any) *Error {
 //
 // Source: PostgreSQL src/backend/utils/errcodes.txt (13-18).
 const (
+	CodeUnableToConnect       = "08001"
+	CodeConnectionFailure     = "08006"
 	CodeProtocolViolation     = "08P01"
 	CodeFeatureNotSupported   = "0A000"
 	CodeInvalidParameterValue = "22023"

@@ -29,6 +29,7 @@ type bench struct {
 	behindMiB int
 	seconds   int
 	rounds    int
+	scale     int
 	parts     string
 	codecs    string
 	report    report.Report
@@ -43,7 +44,8 @@ func main() {
 	flag.IntVar(&b.behindMiB, "behind", 1024, "MiB of WAL by which a consumer falls behind, for memory")
 	flag.IntVar(&b.seconds, "seconds", 20, "seconds of pgbench for each latency figure")
 	flag.IntVar(&b.rounds, "rounds", 3, "rounds of throughput; the best counts, for each side")
-	flag.StringVar(&b.parts, "parts", "latency,memory,throughput,fanout,connect", "what to measure")
+	flag.IntVar(&b.scale, "scale", 40, "pgbench scale of the database that base backups are taken of")
+	flag.StringVar(&b.parts, "parts", "latency,memory,throughput,fanout,connect,basebackup", "what to measure")
 	flag.StringVar(&b.codecs, "codecs", "none,zstd,auto", "codecs of the throughput part")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -65,7 +67,7 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 	for _, part := range []struct {
 		name string
 		do   func(context.Context) error
-	}{{"latency", b.latency}, {"memory", b.memory}, {"throughput", b.throughput}, {"fanout", b.fanout}, {"connect", b.connect}} {
+	}{{"latency", b.latency}, {"memory", b.memory}, {"throughput", b.throughput}, {"fanout", b.fanout}, {"connect", b.connect}, {"basebackup", b.baseBackup}} {
 		if !strings.Contains(b.parts, part.name) {
 			continue
 		}
@@ -84,8 +86,8 @@ func (b *bench) run(ctx context.Context, out string) (err error) {
 
 // command is what a reader runs to measure the same.
 func (b *bench) command() string {
-	return fmt.Sprintf("go run ./integration/bench -parts %s -codecs %s -wal %d -behind %d -seconds %d -rounds %d",
-		b.parts, b.codecs, b.walMiB, b.behindMiB, b.seconds, b.rounds)
+	return fmt.Sprintf("go run ./integration/bench -parts %s -codecs %s -wal %d -behind %d -seconds %d -rounds %d -scale %d",
+		b.parts, b.codecs, b.walMiB, b.behindMiB, b.seconds, b.rounds, b.scale)
 }
 
 // primary starts a server with a pgbench database.

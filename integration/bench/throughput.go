@@ -39,7 +39,7 @@ func (b *bench) throughputPaths() []string {
 // path after the other goes on.
 func (b *bench) throughput(ctx context.Context) (err error) {
 	// Nobody waits for commits here, and the WAL is the same.
-	primary, err := b.primary(ctx, 20, "synchronous_commit = off", "max_wal_senders = 60")
+	primary, err := b.primary(ctx, 10, "synchronous_commit = off", "max_wal_senders = 60")
 	if primary != nil {
 		defer func() { _ = primary.Close() }()
 	}

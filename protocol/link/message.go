@@ -20,6 +20,7 @@ const (
 	MessageHello  = 'L' // both ways, once: client first, then server
 	MessageFrames = 'F' // server to client: frames, back to back; never an incomplete one
 	MessageAck    = 'A' // client to server: frame bytes taken in
+	MessageBackup = 'B' // server to client, in answer to BASE_BACKUP: a piece of a zstd stream
 )
 
 // ClientHello is what a downstream node says before frames flow: up to where it has the stream that its last frame belongs to.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -18,6 +19,7 @@ import (
 type conn struct {
 	*wire
 	parameters map[string]string // as reported at startup
+	cancel     func(context.Context) error
 }
 
 // unwantedError says that a host was left aside because it refused the last attempt; the others come first.
@@ -33,9 +35,15 @@ func (r *Receiver) connect(ctx context.Context, sink Sink, avoid string) (*conn,
 	if err != nil {
 		return nil, err
 	}
+	return r.connectSession(ctx, sink, session, avoid)
+}
+
+func (r *Receiver) connectSession(ctx context.Context, sink Sink, session *session, avoid string) (c *conn, err error) {
 	for _, p := range session.passes(avoid) {
-		var c *conn
-		if c, err = r.attempt(ctx, sink, session, p); err == nil {
+		vet := func(ctx context.Context, c *pgconn.PgConn, peer string) error {
+			return r.vet(ctx, c, peer, sink, p, session.systemID)
+		}
+		if c, err = session.attempt(ctx, r.options.ReceiverTimeout, vet); err == nil {
 			return c, nil
 		}
 		var unwanted *unwantedError
@@ -85,23 +93,25 @@ func (s *session) passes(avoid string) []pass {
 	return passes
 }
 
-func (r *Receiver) attempt(ctx context.Context, sink Sink, session *session, p pass) (*conn, error) {
-	config := session.config.Copy()
+// vetFunc decides whether a host that has let us in will do.
+type vetFunc func(ctx context.Context, c *pgconn.PgConn, peer string) error
+
+// attempt walks over the hosts once. timeout bounds each connection if the conninfo does not; vet decides on a host.
+func (s *session) attempt(ctx context.Context, timeout time.Duration, vet vetFunc) (*conn, error) {
+	config := s.config.Copy()
 	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = r.options.ReceiverTimeout
+		config.ConnectTimeout = timeout
 	}
 	var w *wire // of the host that is being tried
 	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) {
 		w = newWire(c)
-		return c, session.setKeepAlive(c) // pgconn, which looks for TLS to bind SCRAM to, keeps c, and closes it on an error
+		return c, s.setKeepAlive(c) // pgconn, which looks for TLS to bind SCRAM to, keeps c, and closes it on an error
 	}
 	config.BuildFrontend = func(in io.Reader, out io.Writer) *pgproto3.Frontend {
 		w.source = in
 		return pgproto3.NewFrontend(w, out)
 	}
-	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
-		return r.vet(ctx, c, w.peer, sink, p)
-	}
+	config.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error { return vet(ctx, c, w.peer) }
 	established, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
@@ -113,11 +123,11 @@ func (r *Receiver) attempt(ctx context.Context, sink Sink, session *session, p p
 	if err := w.takeOver(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	return &conn{wire: w, parameters: hijacked.ParameterStatuses}, nil
+	return &conn{wire: w, parameters: hijacked.ParameterStatuses, cancel: established.CancelRequest}, nil
 }
 
-// vet looks at a server before the other hosts of the conninfo are given up for it.
-func (r *Receiver) vet(ctx context.Context, c *pgconn.PgConn, peer string, sink Sink, p pass) error {
+// vet looks at a server before the other hosts of the conninfo are given up for it. id is 0 if any cluster will do.
+func (r *Receiver) vet(ctx context.Context, c *pgconn.PgConn, peer string, sink Sink, p pass, id protocol.SystemID) error {
 	if peer == p.avoid {
 		return &unwantedError{peer: peer}
 	}
@@ -131,6 +141,9 @@ func (r *Receiver) vet(ctx context.Context, c *pgconn.PgConn, peer string, sink 
 	theirs, err := parseIdentify(row)
 	if err != nil {
 		return err
+	}
+	if id != 0 && theirs.systemID != id {
+		return fmt.Errorf("%s has system identifier %s, want %s", peer, theirs.systemID, id)
 	}
 	var history []byte
 	if theirs.timeline > 1 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"reflect"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"walproxy/protocol"
 	"walproxy/protocol/link"
 )
 
@@ -21,13 +23,31 @@ type session struct {
 	config *pgconn.Config
 	target target
 	alive  net.KeepAliveConfig
-	loose  error // why the password file is not used; nil if it is, or is not needed
+	// systemID is that of the cluster which the connection must lead to; 0 if the sink decides later.
+	systemID protocol.SystemID
+	loose    error // why the password file is not used; nil if it is, or is not needed
 }
 
 // parseConninfo reads a libpq connection string or URI and the files that it names, without looking at the network. A
 // password file that others can read is not used, as libpq does not use it.
 func parseConninfo(o *Options) (*session, error) {
-	conninfo := withDatabase(o.Conninfo)
+	s, err := parseSession(withDatabase(o.Conninfo, "replication"))
+	if err != nil {
+		return nil, err
+	}
+	params := s.config.RuntimeParams
+	if params["application_name"] == "" {
+		params["application_name"] = o.ApplicationName
+	}
+	params["replication"] = "true"
+	if o.Link != nil {
+		params[link.StartupParameter] = link.LinkVersion
+	}
+	return s, nil
+}
+
+// parseSession reads a conninfo for any kind of connection; its database is what the password file is searched for.
+func parseSession(conninfo string) (*session, error) {
 	config, err := pgconn.ParseConfig(conninfo)
 	if err != nil {
 		return nil, fmt.Errorf("parse upstream conninfo: %w", err)
@@ -48,30 +68,26 @@ func parseConninfo(o *Options) (*session, error) {
 	if err := s.libpqOnly(config.RuntimeParams); err != nil {
 		return nil, fmt.Errorf("parse upstream conninfo: %w", err)
 	}
-	params := config.RuntimeParams
-	if params["application_name"] == "" {
-		params["application_name"] = o.ApplicationName
-	}
-	params["replication"] = "true"
-	if o.Link != nil {
-		params[link.StartupParameter] = link.LinkVersion
-	}
 	return s, nil
 }
 
-// withDatabase overrides the conninfo's database by "replication", the name by which a stock walreceiver looks into a
-// password file. The server ignores it.
+// withDatabase overrides the conninfo's database. A replication connection has "replication" there, the name by which a stock
+// walreceiver looks into a password file; the server ignores it.
 //
 // Source: PostgreSQL src/backend/replication/libpqwalreceiver/libpqwalreceiver.c, libpqrcv_connect (13-18).
-func withDatabase(conninfo string) string {
+func withDatabase(conninfo, name string) string {
 	if !isURI(conninfo) {
-		return conninfo + " dbname=replication"
+		return conninfo + " dbname='" + quoteValue.Replace(name) + "'"
 	}
+	name = strings.ReplaceAll(url.QueryEscape(name), "+", "%20") // as libpq reads a URI, "+" is no blank
 	if strings.Contains(conninfo, "?") {
-		return conninfo + "&dbname=replication"
+		return conninfo + "&dbname=" + name
 	}
-	return conninfo + "?dbname=replication"
+	return conninfo + "?dbname=" + name
 }
+
+// quoteValue spells a value between the quotes of a conninfo.
+var quoteValue = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
 
 // targetOf finds the target_session_attrs that pgconn's validation function stands for: pgconn does not keep the word, and
 // its functions ask in SQL, which a physical walsender refuses.

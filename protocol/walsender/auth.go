@@ -84,11 +84,13 @@ func (s *session) proveBy(ctx context.Context, rule *Rule) error {
 	return s.scram(ctx, role.Verifier.credentials, true)
 }
 
-// findRole looks for more about a user that needs no password. One who is not known is nobody's business.
+// findRole looks for more about a user that needs no password. One who is not known, or cannot be looked up at the moment, is
+// whom the rule lets in all the same.
 func (s *session) findRole(ctx context.Context) error {
-	role, _, err := s.lookup(ctx)
-	s.role = role
-	return err
+	if role, _, err := s.lookup(ctx); err == nil {
+		s.role = role
+	}
+	return nil
 }
 
 func (s *session) lookup(ctx context.Context) (Role, bool, error) {

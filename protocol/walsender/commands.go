@@ -30,7 +30,7 @@ func (s *session) execute(ctx, shutdown context.Context, cmd protocol.Command) e
 	case protocol.AlterReplicationSlot:
 		return s.alterSlot(c.Slot)
 	}
-	err := protocol.Errorf(protocol.CodeFeatureNotSupported, "%s is not supported by walproxy yet", cmd.Keyword())
+	err := protocol.Errorf(protocol.CodeFeatureNotSupported, "%s is not supported by this node", cmd.Keyword())
 	if _, logical := cmd.(protocol.Logical); logical {
 		err.Message = "logical replication is not supported by walproxy"
 	}

@@ -311,3 +311,21 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+// TestIdleConnectionsAreCheap: a thousand sessions that do nothing, and as many connections that never began one.
+func TestIdleConnectionsAreCheap(t *testing.T) {
+	const count, each = 500, 64 << 10
+	h := serveTCP(t, newNode("15.18", 0x1000000, nil), walsender.Options{MaxConnections: 2*count + 1})
+	witness := h.connect(t)
+	before := heap()
+	for range count {
+		h.connect(t)
+		h.dial(t)
+	}
+	if grown := int64(heap()) - int64(before); grown > 2*count*each {
+		t.Errorf("%d idle connections take %d bytes", 2*count, grown)
+	}
+	if got := witness.run("SHOW wal_block_size"); got != "T(wal_block_size:25) D(8192) C(SHOW) Z(I)" {
+		t.Errorf("another session: %s", got)
+	}
+}

@@ -22,6 +22,11 @@ type Options struct {
 	Access Access
 	// Link offers frames to downstream nodes that ask for them.
 	Link bool
+	// Relay executes what a node cannot answer itself, BASE_BACKUP above all. Nil refuses that (0A000).
+	Relay Relay
+	// SQL has Relay open SQL sessions for clients that want one. False refuses them (0A000), as it does SQL commands in
+	// replication connections with a database.
+	SQL bool
 	// MaxConnections bounds sessions of all listeners together; more are refused (53300). 0 means the default.
 	MaxConnections int
 	// MaxConnectionsPerUser bounds the sessions of a user; more are refused (53300). 0 means no bound.

@@ -311,7 +311,7 @@ func TestPsql(t *testing.T) {
 	if got := run("verified", "other", "SHOW wal_segment_size"); got != "1MB" {
 		t.Error(got)
 	}
-	if got := run("postgres", secret, "BASE_BACKUP"); !strings.Contains(got, "BASE_BACKUP is not supported by walproxy yet") {
+	if got := run("postgres", secret, "BASE_BACKUP"); !strings.Contains(got, "BASE_BACKUP is not supported by this node") {
 		t.Error(got)
 	}
 	for _, test := range []struct{ user, password, want string }{

@@ -45,6 +45,8 @@ type session struct {
 	skipping bool                    // until Sync, after an error of the extended protocol
 	kill     context.CancelCauseFunc // ends the session with the cause; from any goroutine
 	ended    chan struct{}           // closed when the session has let go of everything
+	backup   relayed                 // where base backups come from
+	sql      relayed                 // where SQL goes; open is nil if it does not
 
 	mu      sync.Mutex
 	command context.CancelCauseFunc // of the command that runs; nil between commands
@@ -63,6 +65,8 @@ func newSession(server *Server, conn net.Conn, unix bool) *session {
 // run serves the client until it goes, ctx ends (the node shuts down), or the session is killed.
 func (s *session) run(ctx context.Context) {
 	defer close(s.ended)
+	defer s.backup.close()
+	defer s.sql.close()
 	defer func() { _ = s.wire.conn.Close() }() // of TLS too, whose conn comes later
 	killed, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
@@ -72,7 +76,11 @@ func (s *session) run(ctx context.Context) {
 		defer s.server.unregister(s.pid)
 		defer s.server.slots.DropTemporary(s.pid)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case s.isSQL:
+		err = s.relaySession(ctx, killed)
+	default:
 		err = s.loop(ctx, killed)
 	}
 	var refusal *protocol.Error
@@ -131,7 +139,11 @@ func (s *session) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.greet(); err != nil {
+	greet := s.greet
+	if s.isSQL {
+		greet = func() error { return s.greetSQL(ctx) }
+	}
+	if err := greet(); err != nil {
 		return err
 	}
 	return s.wire.readDeadline(time.Time{})
@@ -154,12 +166,7 @@ func (s *session) greet() error {
 	if err := s.wire.add(&pgproto3.AuthenticationOk{}); err != nil {
 		return err
 	}
-	s.key = make([]byte, 4)
-	if s.version >= versionWord+2 { // 3.2
-		s.key = make([]byte, 32)
-	}
-	rand.Read(s.key)
-	if err := s.server.register(s); err != nil {
+	if err := s.enter(); err != nil {
 		return err
 	}
 	if !s.access.mayReplicate(s.user, s.role) {
@@ -180,10 +187,25 @@ func (s *session) greet() error {
 			return err
 		}
 	}
-	if err := s.wire.add(&pgproto3.BackendKeyData{ProcessID: uint32(s.pid), SecretKey: s.key}); err != nil {
+	if err := s.addKey(); err != nil {
 		return err
 	}
 	return s.ready()
+}
+
+// enter makes the session one that a cancel request can name.
+func (s *session) enter() error {
+	s.key = make([]byte, 4)
+	if s.version >= versionWord+2 { // 3.2
+		s.key = make([]byte, 32)
+	}
+	rand.Read(s.key)
+	return s.server.register(s)
+}
+
+// addKey appends what the client must name in a cancel request.
+func (s *session) addKey() error {
+	return s.wire.add(&pgproto3.BackendKeyData{ProcessID: uint32(s.pid), SecretKey: s.key})
 }
 
 // errNoReplication is the error of a user without the REPLICATION attribute.
@@ -289,15 +311,34 @@ func (s *session) query(killed, shutdown context.Context, text string) error {
 			return err
 		}
 	}
-	if err != nil {
+	isSQL := err != nil && errors.Is(err, protocol.ErrNotReplication) && s.relaysSQL()
+	if err != nil && !isSQL {
 		return s.answer("", err)
 	}
 	ctx, cancel := context.WithCancelCause(killed)
+	defer cancel(nil)
 	s.setCommand(cancel)
-	err = s.execute(ctx, shutdown, cmd)
-	s.setCommand(nil)
-	cancel(nil)
-	return s.answer(cmd.Keyword(), err)
+	defer s.setCommand(nil)
+	switch {
+	case isSQL:
+		err = s.relay(ctx, shutdown, text, keywordSQL, &s.sql)
+	case s.server.options.Relay != nil && isRelayed(cmd):
+		err = s.relayCommand(ctx, shutdown, text, cmd.Keyword())
+	default:
+		return s.answer(cmd.Keyword(), s.execute(ctx, shutdown, cmd))
+	}
+	if err != nil {
+		return s.answer("", err)
+	}
+	return s.ready()
+}
+
+func isRelayed(cmd protocol.Command) bool {
+	switch cmd.(type) {
+	case protocol.BaseBackup, protocol.UploadManifest:
+		return true
+	}
+	return false
 }
 
 // answer ends a command: with its tag, or with the error, which drops the session's temporary slots. The session ends if

@@ -32,6 +32,7 @@ type startup struct {
 	options  []string // command lines
 	settings []setting
 	link     bool // the client asked for frames and gets them
+	isSQL    bool // no replication connection: it is relayed
 }
 
 // setting is a run-time parameter as a client spells it.
@@ -135,7 +136,7 @@ func (s *session) parseStartup(version uint32, body []byte) (*startup, error) {
 			return nil, err
 		}
 	}
-	return st, st.check(replication)
+	return st, st.check(replication, s.server.options.SQL)
 }
 
 // splitPairs cuts NUL-terminated names and values; an empty name must be the last byte.
@@ -184,7 +185,7 @@ func (st *startup) take(pairs []setting, offered bool) (replication string, unkn
 }
 
 // check looks at what a startup packet must say.
-func (st *startup) check(replication string) error {
+func (st *startup) check(replication string, sql bool) error {
 	if st.user == "" {
 		return protocol.Fatalf(protocol.CodeInvalidAuthorization, "no PostgreSQL user name specified in startup packet")
 	}
@@ -199,9 +200,15 @@ func (st *startup) check(replication string) error {
 	case "on":
 		st.database = ""
 	default:
-		err := protocol.Fatalf(protocol.CodeFeatureNotSupported, "walproxy accepts replication connections only")
-		err.Hint = "Connect to the primary or to a standby for SQL."
-		return err
+		if !sql {
+			err := protocol.Fatalf(protocol.CodeFeatureNotSupported, "walproxy accepts replication connections only")
+			err.Hint = "Connect to the primary or to a standby for SQL, or have the node relay it: listen.sql."
+			return err
+		}
+		st.isSQL, st.link = true, false
+		if st.database == "" {
+			st.database = st.user
+		}
 	}
 	return nil
 }

@@ -39,13 +39,14 @@ type wire struct {
 	in     *bufio.Reader
 	unread int // length of the message that next returned last, still in the buffer
 	out    []byte
+	status byte // of ReadyForQuery
 
 	mu          sync.Mutex
 	interrupted bool
 }
 
 func newWire(conn net.Conn) *wire {
-	return &wire{raw: conn, conn: conn, in: bufio.NewReaderSize(conn, 1+4+maxMessageBytes)}
+	return &wire{status: 'I', raw: conn, conn: conn, in: bufio.NewReaderSize(conn, 1+4+maxMessageBytes)}
 }
 
 // errUnencrypted is the class of errors about bytes that came before the encryption which they should have come under.
@@ -194,7 +195,7 @@ const writeTimeout = 30 * time.Second
 
 // ready appends ReadyForQuery and sends everything.
 func (w *wire) ready() error {
-	if err := w.add(&pgproto3.ReadyForQuery{TxStatus: 'I'}); err != nil {
+	if err := w.add(&pgproto3.ReadyForQuery{TxStatus: w.status}); err != nil {
 		return err
 	}
 	return w.flush()
@@ -210,4 +211,40 @@ func (w *wire) fail(e *protocol.Error) error {
 // notice appends a NoticeResponse.
 func (w *wire) notice(e *protocol.Error) error {
 	return w.add(&pgproto3.NoticeResponse{Severity: e.Severity, SeverityUnlocalized: e.Severity, Code: e.Code, Message: e.Message})
+}
+
+// maxCopyBytes bounds a message of a copy that a client sends, of which nothing is held.
+//
+// Source: PostgreSQL src/include/libpq/libpq.h, PQ_LARGE_MESSAGE_LIMIT (14-18).
+const maxCopyBytes = 1<<30 - 1
+
+// copyIn writes the client's messages to dst, up to the end of a copy: CopyDone, CopyFail, or a message that has no place in it,
+// with which the upstream ends it. Errors: errClosed, or of the connections.
+func (w *wire) copyIn(dst io.Writer) error {
+	if err := w.skip(); err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(dst, 64<<10)
+	for {
+		head, err := w.peek(copyHeaderBytes)
+		if err != nil {
+			return closed(err)
+		}
+		kind, length := head[0], int64(be.Uint32(head[1:]))
+		if kind == 'X' || length < 4 || length > maxCopyBytes {
+			return fmt.Errorf("%w: message %q of %d bytes in a copy", errClosed, kind, length)
+		}
+		if _, err := io.CopyN(out, w.in, 1+length); err != nil {
+			return closed(err)
+		}
+		over := kind != 'd' && kind != 'H' && kind != 'S'
+		if over || w.in.Buffered() == 0 {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+		if over {
+			return nil
+		}
+	}
 }

@@ -41,6 +41,15 @@ type Listen struct {
 	MaxConnections        int           `yaml:"max_connections"`
 	MaxConnectionsPerUser int           `yaml:"max_connections_per_user"` // 0: no bound
 	Link                  bool          `yaml:"link"`
+	BaseBackup            bool          `yaml:"base_backup"`
+	SQL                   SQLMode       `yaml:"sql"`
+	SQLUsers              []SQLUser     `yaml:"sql_users"`
+}
+
+// SQLUser is somebody whose SQL is relayed, and where to and as whom.
+type SQLUser struct {
+	Name     string   `yaml:"name"`
+	Conninfo Conninfo `yaml:"conninfo"`
 }
 
 // TLS says how connections are encrypted. Without CertFile they are not.

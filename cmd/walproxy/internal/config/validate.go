@@ -73,6 +73,7 @@ func (l *Listen) check(p *problems) {
 	}
 	l.TLS.check(p)
 	l.Auth.check(p)
+	l.checkSQL(p)
 	l.Auth.checkRules(p, l.TLS)
 	positive(p, "listen.authentication_timeout", l.AuthenticationTimeout)
 	positive(p, "listen.drain_timeout", l.DrainTimeout)
@@ -84,6 +85,30 @@ func (l *Listen) check(p *problems) {
 	}
 	if l.MaxConnections < 1 {
 		p.add("listen.max_connections", "%d: must be above 0", l.MaxConnections)
+	}
+}
+
+func (l *Listen) checkSQL(p *problems) {
+	if l.SQL == SQLRefuse {
+		if len(l.SQLUsers) > 0 {
+			p.add("listen.sql_users", "would be ignored: listen.sql is refuse")
+		}
+		return
+	}
+	if len(l.SQLUsers) == 0 {
+		p.add("listen.sql_users", "is empty: listen.sql relay needs the users whose SQL is relayed, and as whom")
+	}
+	seen := make(map[string]bool)
+	for i, u := range l.SQLUsers {
+		key := fmt.Sprintf("listen.sql_users[%d]", i)
+		switch {
+		case u.Name == "":
+			p.add(key+".name", "is missing")
+		case seen[u.Name]:
+			p.add(key+".name", "%q is given twice", u.Name)
+		}
+		seen[u.Name] = true
+		p.addError(key+".conninfo", u.Conninfo.check())
 	}
 }
 

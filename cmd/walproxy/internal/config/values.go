@@ -12,6 +12,7 @@ import (
 // The values that are words. Their parsers refuse any other.
 type (
 	LinkMode   string // how the upstream is asked for frames
+	SQLMode    string // what becomes of SQL sessions
 	AuthMethod string // how consumers prove who they are
 	Codec      string // name of a recompress.Codec
 	WhenFull   string // what happens at the spool's cap
@@ -25,6 +26,9 @@ type (
 const (
 	LinkAuto LinkMode = "auto" // frames if the upstream is a node, plain WAL otherwise
 	LinkOff  LinkMode = "off"
+
+	SQLRefuse SQLMode = "refuse"
+	SQLRelay  SQLMode = "relay" // those of listen.sql_users
 
 	AuthSCRAM AuthMethod = "scram-sha-256"
 	AuthTrust AuthMethod = "trust" // everybody; loopback addresses and unix sockets only
@@ -49,6 +53,7 @@ func oneOf[T ~string](target *T, text string, words ...T) error {
 }
 
 func (m *LinkMode) parse(text string) error   { return oneOf(m, text, LinkAuto, LinkOff) }
+func (m *SQLMode) parse(text string) error    { return oneOf(m, text, SQLRefuse, SQLRelay) }
 func (m *AuthMethod) parse(text string) error { return oneOf(m, text, AuthSCRAM, AuthTrust) }
 func (w *WhenFull) parse(text string) error   { return oneOf(w, text, WhenFullBlock, WhenFullShed) }
 func (l *LogLevel) parse(text string) error   { return oneOf(l, text, "debug", "info", "warn", "error") }

@@ -24,7 +24,7 @@ func (b *backend) Position() (protocol.Timeline, protocol.LSN) { return b.node.f
 
 func (b *backend) History(tli protocol.Timeline) ([]byte, bool) { return b.node.log.History(tli) }
 
-func (b *backend) Open(_ context.Context, tli protocol.Timeline, start protocol.LSN, asLink bool) (walsender.Outgoing, error) {
+func (b *backend) Open(ctx context.Context, tli protocol.Timeline, start protocol.LSN, asLink bool) (walsender.Outgoing, error) {
 	id, _ := b.node.log.Identity()
 	if asLink {
 		frames, err := b.node.feed.OpenFrames(tli, start)
@@ -34,7 +34,7 @@ func (b *backend) Open(_ context.Context, tli protocol.Timeline, start protocol.
 		hello := link.ServerHello{SystemID: id.SystemID, Timeline: tli, Start: start, ResetDistance: b.node.log.ResetDistance()}
 		return &metered{Outgoing: ship.NewOutgoing(frames, hello, "downstream node"), sent: start, counters: &b.node.metrics.link}, nil
 	}
-	wal, err := b.node.feed.OpenWAL(tli, start)
+	wal, err := b.openWAL(ctx, tli, start)
 	if err != nil {
 		return nil, err
 	}

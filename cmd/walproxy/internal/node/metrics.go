@@ -15,6 +15,8 @@ import (
 type metrics struct {
 	feed        *feed.Metrics
 	link, plain sentCounters
+	backups     prometheus.Counter // base backups relayed
+	backupBytes prometheus.Counter // that came from the upstream for them
 }
 
 // sentCounters count what leaves the node on one kind of stream.
@@ -37,6 +39,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		feed:  feed.NewMetrics(reg),
 		link:  counters("link", "to downstream nodes"),
 		plain: counters("plain", "to stock consumers"),
+		backups: factory.NewCounter(prometheus.CounterOpts{Name: "walproxy_base_backups_total",
+			Help: "Connections to the upstream made for base backups of consumers and downstream nodes. A steep rise means that clients fail and try again."}),
+		backupBytes: factory.NewCounter(prometheus.CounterOpts{Name: "walproxy_base_backup_received_bytes_total",
+			Help: "Bytes that came from the upstream for base backups: compressed if it is a node. They share the network with the WAL."}),
 	}
 }
 

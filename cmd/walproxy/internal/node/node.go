@@ -140,6 +140,7 @@ func (n *Node) openServer() (err error) {
 	}
 	n.server, err = walsender.New(&backend{n}, &slotStore{n}, &consumers{n}, walsender.Options{
 		Access: access, Link: l.Link, MaxConnections: l.MaxConnections, MaxConnectionsPerUser: l.MaxConnectionsPerUser,
+		Relay: &relayer{n}, SQL: l.SQL == config.SQLRelay,
 		AuthenticationTimeout: l.AuthenticationTimeout, WALSenderTimeout: timeout, DrainTimeout: l.DrainTimeout,
 	}, n.logger)
 	return err

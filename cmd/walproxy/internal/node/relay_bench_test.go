@@ -31,7 +31,7 @@ func benchRelay(b *testing.B, codec recompress.Codec) {
 	wal := make([]byte, relayChunk)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range wal {
-		wal[i] = byte(rng.Uint32()) & byte(rng.Uint32())
+		wal[i] = byte(rng.Uint32()) & 0x0f
 	}
 	start := protocol.LSN(0x1000000)
 	take := func(at protocol.LSN) {
@@ -117,4 +117,3 @@ func relayFeed(b *testing.B, codec recompress.Codec) (*spool.Log, *feed.Feed) {
 	}
 	return log, f
 }
-

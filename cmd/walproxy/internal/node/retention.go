@@ -60,6 +60,9 @@ func (n *Node) retention(keep uint64, redo protocol.LSN) slots.RetentionOptions 
 // makeRoom is called by the receiver when the spool is full. It removes what nobody needs, what is kept for nobody in
 // particular included, and then follows the policy: wait until there is room, or let go of the slot furthest behind.
 func (n *Node) makeRoom(ctx context.Context, full error) error {
+	if err := n.log.Sync(); err != nil { // only what is durable is removed, and nobody is to lose a slot for what is not yet
+		return err
+	}
 	before := n.log.State().Bytes
 	if err := n.removeUnneeded(n.holds(0, 0)); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"walproxy/cmd/walproxy/internal/config"
 	"walproxy/protocol"
 	"walproxy/slots"
+	"walproxy/slots/spool"
 )
 
 const mib = 1 << 20
@@ -137,7 +138,7 @@ func TestAlarm(t *testing.T) {
 	if s := n.Status("").Spool; s.SecondsCap == nil || *s.SecondsCap < 2 || *s.SecondsCap > 10 {
 		t.Errorf("%+v, want it to be full in about 5 seconds", s)
 	}
-	if err := n.removeUnneeded(n.holds(0, 0)); err != nil {
+	if err := n.makeRoom(t.Context(), spool.ErrFull); err != nil { // of windows that are not durable yet
 		t.Fatal(err)
 	}
 	n.checkAlarm()
