@@ -8,8 +8,8 @@ import (
 )
 
 // scratch are the parts of a model that hold nothing from one piece to the next, or that nothing refers to after a reset.
-var scratch = []string{"Coder", "wal", "at", "end", "decoding", "rec", "scratch", "headCheck", "cost", "dict.key", "store.ring", "near.maps",
-	"compressed.opener.encoder", "compressed.opener.zstd", "compressed.opener.raw", "compressed.opener.again", "compressed.encoder",
+var scratch = []string{"Coder", "wal", "at", "end", "decoding", "rec", "scratch", "headCheck", "cost", "observe", "dict.key", "store.ring",
+	"near.maps", "compressed.opener.encoder", "compressed.opener.zstd", "compressed.opener.raw", "compressed.opener.again", "compressed.encoder",
 	"compressed.content", "compressed.stored", "compressed.block"}
 
 // Nothing of an earlier stream may steer a later one: a decoder that begins with the later one has not seen the earlier.
