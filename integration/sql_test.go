@@ -224,6 +224,8 @@ func TestBarman(t *testing.T) {
 	home, err := pgcluster.TempDir("barman-")
 	must(t, err)
 	defer func() { must(t, os.RemoveAll(home)) }()
+	must(t, os.MkdirAll(filepath.Join(home, "main", "incoming"), 0o700)) // else archive_command fails until Barman makes it
+	must(t, pgcluster.Own(home))
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, NoFsync: true, Conf: append([]string{
 		"archive_mode = on", fmt.Sprintf("archive_command = 'cp %%p %s/main/incoming/%%f'", home),
 	}, fastRetry...)})
@@ -271,6 +273,7 @@ path_prefix = %[3]s
 	write(ctx, t, primary, 1000)
 	must(t, primary.Exec(ctx, "SELECT pg_switch_wal()"))
 	appears("streaming/????????????????????????")
+	appears("incoming/????????????????????????")
 	barman("archive-wal", "main")
 	barman("backup", "main")
 	if out := barman("check", "main"); strings.Contains(out, "FAILED") || !strings.Contains(out, "receive-wal running: OK") {

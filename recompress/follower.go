@@ -38,8 +38,11 @@ func (f *follower) next(b []byte) (s step) {
 func (f *follower) look(b []byte) step {
 	room := min(walPageBytes-int(uint64(f.pos)%walPageBytes), len(b))
 	if uint64(f.pos)%walPageBytes == 0 {
-		h, n, err := wal.ParsePageHeader(b)
-		if err == nil && h.Addr == f.pos {
+		if len(b) < 16 || binary.LittleEndian.Uint64(b[8:]) != uint64(f.pos) { // looked at first: an error would allocate
+			f.lost, f.rest, f.known = true, 0, false
+			return step{bytes: room}
+		}
+		if h, n, err := wal.ParsePageHeader(b); err == nil && h.Addr == f.pos {
 			f.lost, f.old = false, h.Version < wal.PG15
 			left := int64(h.RemLen+7) &^ 7
 			if h.Flags&wal.FirstIsContrecord == 0 {
