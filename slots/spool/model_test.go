@@ -294,6 +294,10 @@ func TestCrashAtEveryChange(t *testing.T) {
 
 // crashAtEveryChange syncs after each syncEvery appends; one in wholeEvery fills its window, if that is not 1.
 func crashAtEveryChange(t *testing.T, syncEvery, wholeEvery int) {
+	variants := uint64(12)
+	if testing.Short() { // the race detector's run
+		variants = 2
+	}
 	for at := 0; ; at++ {
 		m := &model{t: t, rng: rand.New(rand.NewPCG(7, 7)), disk: memfs.New()}
 		m.open()
@@ -320,7 +324,7 @@ func crashAtEveryChange(t *testing.T, syncEvery, wholeEvery int) {
 		}
 		finished := m.disk.Steps() <= start+at
 		frames, confirmed, keep := m.frames, m.confirmed, m.keep
-		for variant := range uint64(12) {
+		for variant := range variants {
 			m.frames, m.confirmed, m.keep = frames, confirmed, keep
 			left := m.disk.Crash(rand.New(rand.NewPCG(uint64(at), variant)))
 			c := *m
