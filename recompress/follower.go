@@ -38,11 +38,8 @@ func (f *follower) next(b []byte) (s step) {
 func (f *follower) look(b []byte) step {
 	room := min(walPageBytes-int(uint64(f.pos)%walPageBytes), len(b))
 	if uint64(f.pos)%walPageBytes == 0 {
-		if len(b) < 16 || binary.LittleEndian.Uint64(b[8:]) != uint64(f.pos) { // looked at first: an error would allocate
-			f.lost, f.rest, f.known = true, 0, false
-			return step{bytes: room}
-		}
-		if h, n, err := wal.ParsePageHeader(b); err == nil && h.Addr == f.pos {
+		if n := wal.PageHeaderBytes(b, f.pos); n > 0 {
+			h, _, _ := wal.ParsePageHeader(b) // it looks like one
 			f.lost, f.old = false, h.Version < wal.PG15
 			left := int64(h.RemLen+7) &^ 7
 			if h.Flags&wal.FirstIsContrecord == 0 {

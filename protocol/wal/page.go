@@ -78,6 +78,19 @@ func ParsePageHeader(page []byte) (PageHeader, int, error) {
 	return h, n, nil
 }
 
+// PageHeaderBytes returns the length of the header at the start of b if b looks like the page at pos: a known magic, no unknown
+// flag, its own address. 0 if not, or if b is shorter than the header. It allocates nothing, whatever b is.
+func PageHeaderBytes(b []byte, pos protocol.LSN) int {
+	if len(b) < ShortHeaderBytes || le.Uint64(b[8:]) != uint64(pos) || VersionOf(le.Uint16(b)) == 0 {
+		return 0
+	}
+	h := PageHeader{Flags: PageFlags(le.Uint16(b[2:]))}
+	if h.Flags&^allPageFlags != 0 || len(b) < h.Bytes() {
+		return 0
+	}
+	return h.Bytes()
+}
+
 // parse returns 0 if bytes are missing.
 func (h *PageHeader) parse(b []byte) (int, Rule) {
 	if len(b) < ShortHeaderBytes {

@@ -22,7 +22,16 @@ func TestPageHeaderRoundTrip(t *testing.T) {
 			if err != nil || n != len(b) || n != want.Bytes() || got != want {
 				t.Errorf("%+v, %d bytes, %v; want %+v", got, n, err, want)
 			}
+			if n := wal.PageHeaderBytes(append(b, 1), want.Addr); n != len(b) {
+				t.Errorf("%+v looks like a header of %d bytes", want, n)
+			}
+			if n := wal.PageHeaderBytes(b, want.Addr+8192); n != 0 {
+				t.Errorf("%+v looks like the header of another page", want)
+			}
 			for cut := range b {
+				if n := wal.PageHeaderBytes(b[:cut], want.Addr); n != 0 {
+					t.Errorf("%d bytes look like a header of %d", cut, n)
+				}
 				if _, _, err := wal.ParsePageHeader(b[:cut]); !errors.Is(err, wal.ErrShort) {
 					t.Errorf("%d bytes: %v", cut, err)
 				}

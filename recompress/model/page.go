@@ -2,6 +2,7 @@ package model
 
 import (
 	"walproxy/protocol"
+	"walproxy/protocol/wal"
 )
 
 // Page header facts. Source: PostgreSQL src/include/access/xlog_internal.h, XLogPageHeaderData, XLogLongPageHeaderData (13-18).
@@ -11,17 +12,7 @@ const (
 	infoContinue = 1 // XLP_FIRST_IS_CONTRECORD
 	infoLong     = 2 // XLP_LONG_HEADER
 	infoBackup   = 4 // XLP_BKP_REMOVABLE
-	infoAll      = 15
 )
-
-// knownMagic reports whether a page magic is that of PostgreSQL 13 to 18.
-func knownMagic(magic uint16) bool {
-	switch magic {
-	case 0xD106, 0xD10D, 0xD110, 0xD113, 0xD116, 0xD118:
-		return true
-	}
-	return false
-}
 
 const (
 	firstMagicOf15 = 0xD110
@@ -71,20 +62,6 @@ func (p *pageState) fill(h *[longHeader]byte, info uint16, tli, rest, pad uint32
 	le.PutUint32(h[36:], p.walBlock)
 }
 
-// headerAt returns the length of the header at the start of b, a page that begins at pos, or 0 if that is no header.
-func headerAt(b []byte, pos protocol.LSN) int {
-	if len(b) < shortHeader || !knownMagic(le.Uint16(b)) || le.Uint16(b[2:])&^infoAll != 0 || le.Uint64(b[8:]) != uint64(pos) {
-		return 0
-	}
-	if le.Uint16(b[2:])&infoLong == 0 {
-		return shortHeader
-	}
-	if len(b) < longHeader {
-		return 0
-	}
-	return longHeader
-}
-
 // Kinds of page header.
 const (
 	headerExpected = iota
@@ -104,7 +81,7 @@ func (m *model) pageHeader() {
 	n := p.expect(&want)
 	kind := headerNone
 	if !m.decoding {
-		if got := headerAt(m.wal[m.at:m.end], p.pos); got != 0 {
+		if got := wal.PageHeaderBytes(m.wal[m.at:m.end], p.pos); got != 0 {
 			kind = headerOther
 			if got == n && string(m.wal[m.at:m.at+n]) == string(want[:n]) {
 				kind = headerExpected

@@ -4,6 +4,7 @@ import (
 	"hash/crc32"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal"
 )
 
 // Record facts. Source: PostgreSQL src/include/access/xlogrecord.h (13-18).
@@ -124,7 +125,7 @@ func (m *model) join(b []byte, size, room int) bool {
 	at := room
 	for len(m.scratch) < size {
 		pos := m.page.pos + protocol.LSN(at)
-		n := headerAt(b[at:], pos)
+		n := wal.PageHeaderBytes(b[at:], pos)
 		left := size - len(m.scratch)
 		if n == 0 || le.Uint16(b[at+2:])&infoContinue == 0 || int(le.Uint32(b[at+16:])) != left {
 			return false

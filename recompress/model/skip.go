@@ -1,6 +1,9 @@
 package model
 
-import "walproxy/protocol"
+import (
+	"walproxy/protocol"
+	"walproxy/protocol/wal"
+)
 
 // Skip tells the stream of wal, which follows what was coded and is carried otherwise. Nothing but the place is learnt from it.
 func (e *Encoder) Skip(wal []byte) { e.m.page.skip(wal) }
@@ -12,7 +15,7 @@ func (d *Decoder) Skip(wal []byte) { d.m.page.skip(wal) }
 func (p *pageState) skip(b []byte) {
 	for len(b) > 0 {
 		if uint64(p.pos)%walPageBytes == 0 {
-			if n := headerAt(b, p.pos); n > 0 {
+			if n := wal.PageHeaderBytes(b, p.pos); n > 0 {
 				p.adopt(b[:n])
 				b = b[n:]
 				continue

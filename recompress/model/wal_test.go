@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal"
 )
 
 var (
@@ -65,17 +66,17 @@ func readWAL(tb testing.TB, dir string, limit int) (protocol.Timeline, protocol.
 }
 
 // commitEnds returns where pieces end that are cut behind each commit record, as a synchronous load would have them.
-func commitEnds(wal []byte, start protocol.LSN) []int {
+func commitEnds(b []byte, start protocol.LSN) []int {
 	var ends []int
 	m := newModel()
 	m.reset(1, start)
-	m.wal, m.end = wal, len(wal)
+	m.wal, m.end = b, len(b)
 	for m.at < m.end {
-		switch n := headerAt(wal[m.at:], m.page.pos); {
+		switch n := wal.PageHeaderBytes(b[m.at:], m.page.pos); {
 		case uint64(m.page.pos)%walPageBytes == 0 && n > 0:
 			m.page.rest = 0
-			skip := int(le.Uint32(wal[m.at+16:]))
-			m.page.magic = le.Uint16(wal[m.at:])
+			skip := int(le.Uint32(b[m.at+16:]))
+			m.page.magic = le.Uint16(b[m.at:])
 			m.at, m.page.pos = m.at+n, m.page.pos+protocol.LSN(n)
 			skip = min((skip+7)&^7, walPageBytes-n)
 			if skip > 0 && len(ends) == 0 {
@@ -91,7 +92,7 @@ func commitEnds(wal []byte, start protocol.LSN) []int {
 			m.at, m.page.pos = m.at+8, m.page.pos+8
 		}
 	}
-	return append(ends, len(wal))
+	return append(ends, len(b))
 }
 
 type result struct {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal"
 )
 
 // Decoder puts back what an Encoder has undone. Not safe for concurrent use.
@@ -143,7 +144,7 @@ func (d *Decoder) pageHeader() bool {
 		if d.byRows {
 			s = d.in[0]
 		}
-		n := headerAt(s, d.pos)
+		n := wal.PageHeaderBytes(s, d.pos)
 		h := d.take(secPages, n)
 		if n == 0 || d.bad {
 			d.bad = true

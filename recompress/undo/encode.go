@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal"
 )
 
 // Encoder undoes the WAL of one stream, piece by piece. Not safe for concurrent use.
@@ -80,7 +81,7 @@ func (e *Encoder) put(section int, b ...byte) {
 // pageHeader tells what the page at the position begins with and reports whether it has moved on.
 func (e *Encoder) pageHeader() bool {
 	b := e.wal[e.at:]
-	n := headerAt(b, e.pos)
+	n := wal.PageHeaderBytes(b, e.pos)
 	if n == 0 {
 		e.put(secPages, headerNone)
 		e.rest = 0
@@ -162,7 +163,7 @@ func (e *Encoder) join(b []byte, size, room int) int {
 	e.scratch = append(e.scratch[:0], b[:room]...)
 	at := room
 	for len(e.scratch) < size {
-		n := headerAt(b[at:], e.pos+protocol.LSN(at))
+		n := wal.PageHeaderBytes(b[at:], e.pos+protocol.LSN(at))
 		left := size - len(e.scratch)
 		if n == 0 || le.Uint16(b[at+2:])&infoContinue == 0 || int(le.Uint32(b[at+16:])) != left {
 			return 0

@@ -1,6 +1,9 @@
 package undo
 
-import "walproxy/protocol"
+import (
+	"walproxy/protocol"
+	"walproxy/protocol/wal"
+)
 
 // Skip tells the stream of wal, which follows what was undone and is carried otherwise. Nothing but the place is learnt from it.
 func (e *Encoder) Skip(wal []byte) { e.skip(wal) }
@@ -12,7 +15,7 @@ func (d *Decoder) Skip(wal []byte) { d.skip(wal) }
 func (p *place) skip(b []byte) {
 	for len(b) > 0 {
 		if uint64(p.pos)%walPageBytes == 0 {
-			if n := headerAt(b, p.pos); n > 0 {
+			if n := wal.PageHeaderBytes(b, p.pos); n > 0 {
 				p.learn(b[:n])
 				p.pos += protocol.LSN(n)
 				b = b[n:]

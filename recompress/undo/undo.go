@@ -69,7 +69,6 @@ const (
 	infoContinue = 1 // XLP_FIRST_IS_CONTRECORD
 	infoLong     = 2 // XLP_LONG_HEADER
 	infoBackup   = 4 // XLP_BKP_REMOVABLE
-	infoAll      = 15
 
 	firstMagicOf15 = 0xD110
 )
@@ -107,15 +106,6 @@ func (p *place) newSlot() int {
 	return s
 }
 
-// knownMagic reports whether a page magic is that of PostgreSQL 13 to 18.
-func knownMagic(magic uint16) bool {
-	switch magic {
-	case 0xD106, 0xD10D, 0xD110, 0xD113, 0xD116, 0xD118:
-		return true
-	}
-	return false
-}
-
 // expect writes the header that the page at the position should begin with and returns its length.
 func (p *place) expect(h *[longHeader]byte) int {
 	info := p.info & infoBackup
@@ -147,20 +137,6 @@ func (p *place) learn(h []byte) {
 	if p.info&infoLong != 0 {
 		p.system, p.segment, p.walBlock = le.Uint64(h[24:]), max(le.Uint32(h[32:]), walPageBytes), le.Uint32(h[36:])
 	}
-}
-
-// headerAt returns the length of the header at the start of b, a page that begins at pos, or 0 if that is no header.
-func headerAt(b []byte, pos protocol.LSN) int {
-	if len(b) < shortHeader || !knownMagic(le.Uint16(b)) || le.Uint16(b[2:])&^infoAll != 0 || le.Uint64(b[8:]) != uint64(pos) {
-		return 0
-	}
-	if le.Uint16(b[2:])&infoLong == 0 {
-		return shortHeader
-	}
-	if len(b) < longHeader {
-		return 0
-	}
-	return longHeader
 }
 
 // What a page begins with.
