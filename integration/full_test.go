@@ -95,11 +95,11 @@ func TestFullSpoolSheds(t *testing.T) {
 func follows(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, node *nodeproc.Node) {
 	t.Helper()
 	lsn := write(ctx, t, primary, 100)
-	receiver := receive(t, node.Conninfo())
-	r := &relay{ctx: ctx, t: t, primary: primary}
-	must(t, pgcluster.Until(ctx, func() (bool, error) { // pg_receivewal begins at the segment of the node's position
+	must(t, pgcluster.Until(ctx, func() (bool, error) { // nothing holds WAL for a receiver without a slot that begins before
 		return node.Process().Running() && received(node) >= float64(lsn-1<<24), nil
 	}))
+	receiver := receive(t, node.Conninfo()) // from the segment of the node's position on
+	r := &relay{ctx: ctx, t: t, primary: primary}
 	lsn = write(ctx, t, primary, 100)
 	r.waitReceived(receiver, lsn)
 }
