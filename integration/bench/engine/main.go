@@ -104,11 +104,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "%s done in %.0f s\n", part.name, time.Since(started).Seconds())
 	}
-	command := "make bench-engine"
-	if b.quick {
-		command += " BENCH_FLAGS=-quick"
-	}
-	return b.report.Write(b.out, "engine", command)
+	return b.report.Write(b.out, "engine", strings.Join(append([]string{"go run ./integration/bench/engine"}, os.Args[1:]...), " "))
 }
 
 // source is some WAL to measure on.
