@@ -46,6 +46,10 @@ func (b *bench) throughput(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	// The flushed position of what was committed asynchronously may be a segment's end, and pg_receivewal would begin behind it.
+	if err := mark(ctx, primary); err != nil {
+		return err
+	}
 	var chains []*chain
 	defer func() {
 		for _, c := range chains {
@@ -232,14 +236,18 @@ func writeWAL(ctx context.Context, primary *pgcluster.Cluster, target protocol.L
 		if _, err := primary.Pgbench(ctx, "-n", "-c", "8", "-j", "2", "-T", "5"); err != nil {
 			return 0, err
 		}
-		// Asynchronous commits are on disk when a synchronous one behind them is.
-		if err := primary.Exec(ctx, "SET synchronous_commit = on; CREATE TABLE IF NOT EXISTS mark (n int); INSERT INTO mark VALUES (1)"); err != nil {
+		if err := mark(ctx, primary); err != nil {
 			return 0, err
 		}
 		if lsn, err := primary.FlushLSN(ctx); err != nil || lsn >= target {
 			return lsn, err
 		}
 	}
+}
+
+// mark has everything that was committed on disk: asynchronous commits are when a synchronous one behind them is.
+func mark(ctx context.Context, primary *pgcluster.Cluster) error {
+	return primary.Exec(ctx, "SET synchronous_commit = on; CREATE TABLE IF NOT EXISTS mark (n int); INSERT INTO mark VALUES (1)")
 }
 
 // waitWAL waits until pg_receivewal's files hold the byte before to as the primary wrote it.
