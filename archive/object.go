@@ -156,46 +156,6 @@ func (a *Archive) get(name string) fetch {
 	}
 }
 
-// compare returns a *ConflictError if the object stored under o's name holds other WAL than o.
-func (a *Archive) compare(ctx context.Context, o *Object) error {
-	var mine, stored objectReader
-	name, span := o.Header.Name(), o.Header.Span
-	if err := stored.open(ctx, name, firstBytes, a.get(name)); err != nil {
-		return err
-	}
-	if stored.header.Span != span {
-		return damaged(name, span.Timeline, span.Start, errors.New("the name says otherwise"))
-	}
-	if stored.header.Identity != a.id {
-		return &IdentityError{Have: stored.header.Identity, Got: a.id}
-	}
-	if err := mine.open(ctx, name, firstBytes, o.fetch); err != nil {
-		return err
-	}
-	var window []byte
-	for _, w := range stored.header.Windows {
-		end := min(w.End(), span.End)
-		window = window[:0]
-		err := stored.read(ctx, w.Start, end, func(_ protocol.LSN, wal []byte) error {
-			window = append(window, wal...)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		err = mine.read(ctx, w.Start, end, func(lsn protocol.LSN, wal []byte) error {
-			if other := window[lsn-w.Start:][:len(wal)]; !bytes.Equal(wal, other) {
-				return &ConflictError{Name: name, Timeline: span.Timeline, LSN: lsn + protocol.LSN(firstDifference(wal, other))}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // firstDifference returns the index of the first byte that differs in two slices of the same length.
 func firstDifference(a, b []byte) int {
 	for i := range a {

@@ -20,7 +20,7 @@ func (a *Archive) Put(ctx context.Context, o *Object) (existed bool, err error) 
 	}
 	err = a.store.Put(ctx, o.Header.Name(), o, o.Header.Bytes)
 	if errors.Is(err, ErrExists) {
-		existed, err = true, a.compare(ctx, o)
+		existed, err = true, a.Same(ctx, o, o.Header.Span)
 	}
 	if err != nil {
 		return existed, fmt.Errorf("archive WAL from %s to %s on timeline %d: %w", o.Header.Start, o.Header.End, o.Header.Timeline, err)

@@ -76,16 +76,7 @@ func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	disk := newSmallDisk(ctx, t, dir, 40)
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, Conf: append(fastRetry, "wal_sender_timeout = 2s")})
-	node, err := nodeproc.New(nodeproc.Options{Binary: disk.binary, Dir: dir,
-		Config: fastNode(primary.Conninfo(), "recompress:\n  codec: none\nspool:\n  cap: 0\n  keep: 0\n")})
-	must(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("log of the node:\n%s", node.Log())
-		}
-		node.Kill()
-	})
-	must(t, node.StartReady(ctx))
+	node := startNode(ctx, t, nodeproc.Options{Binary: disk.binary, Dir: dir, Config: fastNode(primary.Conninfo(), "recompress:\n  codec: none\nspool:\n  cap: 0\n  keep: 0\n")})
 	if out, err := tool(t, node, "slots", "create", "s"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -131,16 +122,7 @@ func TestFullDiskSheds(t *testing.T) {
 	dir := t.TempDir()
 	disk := newSmallDisk(ctx, t, dir, 24)
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, Conf: fastRetry})
-	node, err := nodeproc.New(nodeproc.Options{Binary: disk.binary, Dir: dir,
-		Config: fastNode(primary.Conninfo(), "recompress:\n  codec: none\nspool:\n  cap: 0\n  keep: 0\n  when_full: shed\n")})
-	must(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("log of the node:\n%s", node.Log())
-		}
-		node.Kill()
-	})
-	must(t, node.StartReady(ctx))
+	node := startNode(ctx, t, nodeproc.Options{Binary: disk.binary, Dir: dir, Config: fastNode(primary.Conninfo(), "recompress:\n  codec: none\nspool:\n  cap: 0\n  keep: 0\n  when_full: shed\n")})
 	if out, err := tool(t, node, "slots", "create", "laggard"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -89,10 +89,12 @@ func own(t *testing.T, role string, c *pgcluster.Cluster) {
 	})
 }
 
-// startNode returns a running node that is ready. Binary and Dir of the options are filled in.
+// startNode returns a running node that is ready. Binary and Dir of the options are filled in where they are empty.
 func startNode(ctx context.Context, t *testing.T, options nodeproc.Options) *nodeproc.Node {
 	t.Helper()
-	options.Binary = binary(t)
+	if options.Binary == "" {
+		options.Binary = binary(t)
+	}
 	if options.Dir == "" {
 		options.Dir = filepath.Join(t.TempDir(), "node")
 	}

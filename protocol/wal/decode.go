@@ -4,10 +4,10 @@ package wal
 //
 // Source: PostgreSQL src/include/access/xlogrecord.h, XLR_BLOCK_ID_* (13-18).
 const (
-	idMainShort = 255
-	idMainLong  = 254
-	idOrigin    = 253
-	idTopXID    = 252 // 14-18
+	IDMainShort = 255
+	IDMainLong  = 254
+	IDOrigin    = 253
+	IDTopXID    = 252 // 14-18
 )
 
 // Format is what the decoder has to know and the record does not say.
@@ -89,13 +89,13 @@ func (d *decoder) special(id uint8) Rule {
 	r, b := d.dst, d.rec[d.at:]
 	rank, n := 3, 0
 	switch id {
-	case idMainShort:
+	case IDMainShort:
 		n = 2
-	case idMainLong:
+	case IDMainLong:
 		n = 5
-	case idOrigin:
+	case IDOrigin:
 		rank, n = 1, 3
-	case idTopXID:
+	case IDTopXID:
 		if !d.format.Version.hasTopLevelXID() {
 			return RuleBlockID
 		}
@@ -107,19 +107,19 @@ func (d *decoder) special(id uint8) Rule {
 		return RuleShort
 	}
 	switch id {
-	case idMainShort:
+	case IDMainShort:
 		d.main = int(b[1])
 		r.Canonical = r.Canonical && d.main > 0
-	case idMainLong:
+	case IDMainLong:
 		length := le.Uint32(b[1:])
 		if uint64(length) > uint64(len(d.rec)) {
 			return RuleDataLength
 		}
 		d.main = int(length)
 		r.Canonical = r.Canonical && d.main > 255
-	case idOrigin:
+	case IDOrigin:
 		r.HasOrigin, r.Origin = true, le.Uint16(b[1:])
-	case idTopXID:
+	case IDTopXID:
 		r.HasTopXID, r.TopXID = true, le.Uint32(b[1:])
 	}
 	r.Canonical = r.Canonical && rank > d.rank

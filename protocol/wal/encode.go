@@ -25,16 +25,16 @@ func (r *Record) AppendHeaders(dst []byte, v Version) []byte {
 		payload += len(b.Image) + len(b.Data)
 	}
 	if r.HasOrigin {
-		dst = le.AppendUint16(append(dst, idOrigin), r.Origin)
+		dst = le.AppendUint16(append(dst, IDOrigin), r.Origin)
 	}
 	if r.HasTopXID {
-		dst = le.AppendUint32(append(dst, idTopXID), r.TopXID)
+		dst = le.AppendUint32(append(dst, IDTopXID), r.TopXID)
 	}
 	switch n := len(r.Main); {
 	case n > 255:
-		dst = le.AppendUint32(append(dst, idMainLong), uint32(n))
+		dst = le.AppendUint32(append(dst, IDMainLong), uint32(n))
 	case n > 0:
-		dst = append(dst, idMainShort, uint8(n))
+		dst = append(dst, IDMainShort, uint8(n))
 	}
 	r.HeaderBytes = len(dst) - start
 	r.TotalLength = uint32(r.HeaderBytes + payload)

@@ -170,3 +170,19 @@ func (h *PageHeader) check(addr protocol.LSN, s *Stream) Rule {
 	}
 	return RuleNone
 }
+
+// IsZero reports whether b holds nothing but zero bytes.
+func IsZero(b []byte) bool {
+	for len(b) >= 8 {
+		if le.Uint64(b) != 0 {
+			return false
+		}
+		b = b[8:]
+	}
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -43,25 +43,10 @@ func (w *Walker) stepPiece() progress {
 
 // pieceKind returns how data of the current piece is to be called.
 func (w *Walker) pieceKind(data []byte) (Kind, Rule) {
-	if w.piece.kind == KindSwitchTail && !isZero(data) {
+	if w.piece.kind == KindSwitchTail && !IsZero(data) {
 		return KindRaw, RuleSwitchTail
 	}
 	return w.piece.kind, w.piece.rule
-}
-
-func isZero(b []byte) bool {
-	for len(b) >= 8 {
-		if le.Uint64(b) != 0 {
-			return false
-		}
-		b = b[8:]
-	}
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // stepBoundary reads a page header.

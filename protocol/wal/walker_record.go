@@ -166,7 +166,7 @@ func (w *Walker) complete(begin, start protocol.LSN, data []byte, total, torn in
 		return moved
 	case torn > 0:
 		return w.emit(KindFragment, RuleNone, start, end, data[torn:])
-	case !isZero(data[total:]):
+	case !IsZero(data[total:]):
 		return w.emit(KindRaw, RulePadding, start, end, data)
 	}
 	return w.emit(KindRecord, RuleNone, start, end, data[:total])

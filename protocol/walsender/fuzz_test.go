@@ -71,26 +71,30 @@ func FuzzSession(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, input []byte) {
-		client, conn := net.Pipe()
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			newSession(server, conn, true).run(t.Context())
-		}()
-		go func() {
-			_, _ = client.Write(input) // the server may hang up first
-			_ = client.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
-		}()
-		answer, _ := io.ReadAll(client)
-		client.Close()
-		select {
-		case <-ended:
-		case <-time.After(20 * time.Second):
-			t.Fatalf("the session goes on without a client: %q", input)
-		}
-		checkMessages(t, answer)
-	})
+	f.Fuzz(func(t *testing.T, input []byte) { checkMessages(t, answerTo(t, server, input)) })
+}
+
+// answerTo returns what a session says to input before the client hangs up. The session must end then.
+func answerTo(t *testing.T, server *Server, input []byte) []byte {
+	t.Helper()
+	client, conn := net.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		newSession(server, conn, true).run(t.Context())
+	}()
+	go func() {
+		_, _ = client.Write(input) // the server may hang up first
+		_ = client.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+	}()
+	answer, _ := io.ReadAll(client)
+	client.Close()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("the session goes on without a client: %q", input)
+	}
+	return answer
 }
 
 func checkMessages(t *testing.T, answer []byte) {

@@ -5,13 +5,13 @@ import (
 	"walproxy/protocol/wal"
 )
 
-// Page header facts. Source: PostgreSQL src/include/access/xlog_internal.h, XLogPageHeaderData, XLogLongPageHeaderData (13-18).
+// Page header facts, by short names.
 const (
-	shortHeader  = 24
-	longHeader   = 40
-	infoContinue = 1 // XLP_FIRST_IS_CONTRECORD
-	infoLong     = 2 // XLP_LONG_HEADER
-	infoBackup   = 4 // XLP_BKP_REMOVABLE
+	shortHeader  = wal.ShortHeaderBytes
+	longHeader   = wal.LongHeaderBytes
+	infoContinue = uint16(wal.FirstIsContrecord)
+	infoLong     = uint16(wal.LongHeader)
+	infoBackup   = uint16(wal.BackupRemovable)
 )
 
 const (

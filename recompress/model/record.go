@@ -7,19 +7,19 @@ import (
 	"walproxy/protocol/wal"
 )
 
-// Record facts. Source: PostgreSQL src/include/access/xlogrecord.h (13-18).
+// Record facts, by short names. Source of the last: PostgreSQL src/include/access/xlogrecord.h (13-18).
 const (
-	recordHeader = 24
-	maxBlockID   = 32
+	recordHeader = wal.RecordHeaderBytes
+	maxBlockID   = wal.MaxBlockID
 
-	forkImage   = 0x10 // BKPBLOCK_HAS_IMAGE
-	forkData    = 0x20 // BKPBLOCK_HAS_DATA
-	forkSameRel = 0x80 // BKPBLOCK_SAME_REL
+	forkImage   = byte(wal.BlockHasImage)
+	forkData    = byte(wal.BlockHasData)
+	forkSameRel = byte(wal.BlockSameRel)
 
-	idMainShort = 255 // XLR_BLOCK_ID_DATA_SHORT
-	idMainLong  = 254 // XLR_BLOCK_ID_DATA_LONG
-	idOrigin    = 253 // XLR_BLOCK_ID_ORIGIN
-	idTopXid    = 252 // XLR_BLOCK_ID_TOPLEVEL_XID
+	idMainShort = wal.IDMainShort
+	idMainLong  = wal.IDMainLong
+	idOrigin    = wal.IDOrigin
+	idTopXid    = wal.IDTopXID
 
 	imageHole = 0x01 // BKPIMAGE_HAS_HOLE
 )

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal"
 )
 
 var le = binary.LittleEndian
@@ -80,7 +81,7 @@ func (m *model) usual() bool {
 		return false
 	}
 	at, pos, hit := m.at, p.pos, false
-	if !m.decoding && isZero(m.wal[m.at:m.at+n]) {
+	if !m.decoding && wal.IsZero(m.wal[m.at:m.at+n]) {
 		m.emitZeros(n)
 		if hit = m.gather() && m.rec.prev == uint64(p.last); !hit {
 			m.at, p.pos = at, pos
@@ -110,7 +111,7 @@ func (m *model) padding() {
 		return
 	}
 	n = min(n, m.end-m.at)
-	zero := !m.decoding && isZero(m.wal[m.at:m.at+n])
+	zero := !m.decoding && wal.IsZero(m.wal[m.at:m.at+n])
 	if m.flag(ctxPadding, int(p.lastItem), zero) {
 		m.emitZeros(n)
 	}
@@ -123,7 +124,7 @@ func (m *model) choose() itemKind {
 		if m.gather() {
 			return itemRecord
 		}
-		if n := m.end - m.at; n >= minZeros && isZero(m.wal[m.at:m.at+minZeros]) {
+		if n := m.end - m.at; n >= minZeros && wal.IsZero(m.wal[m.at:m.at+minZeros]) {
 			return itemZeros
 		}
 	}
@@ -179,19 +180,4 @@ func (m *model) emitZeros(n int) {
 	}
 	m.at += n
 	m.page.pos += protocol.LSN(n)
-}
-
-func isZero(b []byte) bool {
-	for len(b) >= 8 {
-		if le.Uint64(b) != 0 {
-			return false
-		}
-		b = b[8:]
-	}
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
 }

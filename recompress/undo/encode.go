@@ -107,7 +107,7 @@ func (e *Encoder) item() {
 			e.emit()
 			return
 		}
-		if len(left) >= minZeros && isZero(left[:minZeros]) {
+		if len(left) >= minZeros && wal.IsZero(left[:minZeros]) {
 			n := minZeros
 			for n < len(left) && left[n] == 0 {
 				n++

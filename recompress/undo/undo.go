@@ -18,6 +18,7 @@ import (
 	"hash/crc32"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal"
 )
 
 var (
@@ -58,17 +59,17 @@ const (
 
 // Facts of the format. Source: PostgreSQL src/include/access/xlog_internal.h, xlogrecord.h; storage/bufpage.h (13-18).
 const (
-	walPageBytes = 8192
+	walPageBytes = wal.DefaultPageSize
 	blockBytes   = 8192
 	alignment    = 8
-	recordHeader = 24
+	recordHeader = wal.RecordHeaderBytes
 	maxRecord    = 64 << 20 // a stream's window is never larger
 
-	shortHeader  = 24
-	longHeader   = 40
-	infoContinue = 1 // XLP_FIRST_IS_CONTRECORD
-	infoLong     = 2 // XLP_LONG_HEADER
-	infoBackup   = 4 // XLP_BKP_REMOVABLE
+	shortHeader  = wal.ShortHeaderBytes
+	longHeader   = wal.LongHeaderBytes
+	infoContinue = uint16(wal.FirstIsContrecord)
+	infoLong     = uint16(wal.LongHeader)
+	infoBackup   = uint16(wal.BackupRemovable)
 
 	firstMagicOf15 = 0xD110
 )
@@ -194,19 +195,4 @@ func (p *place) atDistance(d uint32) uint32 {
 		d = none
 	}
 	return p.xid + d
-}
-
-func isZero(b []byte) bool {
-	for len(b) >= 8 {
-		if le.Uint64(b) != 0 {
-			return false
-		}
-		b = b[8:]
-	}
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
 }
