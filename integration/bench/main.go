@@ -43,7 +43,7 @@ func main() {
 	flag.IntVar(&b.walMiB, "wal", 1024, "MiB of WAL for throughput")
 	flag.IntVar(&b.behindMiB, "behind", 1024, "MiB of WAL by which a consumer falls behind, for memory")
 	flag.IntVar(&b.seconds, "seconds", 20, "seconds of pgbench for each latency figure")
-	flag.IntVar(&b.rounds, "rounds", 3, "rounds of throughput; the best counts, for each side")
+	flag.IntVar(&b.rounds, "rounds", 3, "rounds of throughput, of which the median counts, and of base backups, of which the best does")
 	flag.IntVar(&b.scale, "scale", 40, "pgbench scale of the database that base backups are taken of")
 	flag.StringVar(&b.parts, "parts", "latency,memory,throughput,fanout,connect,basebackup", "what to measure")
 	flag.StringVar(&b.codecs, "codecs", "none,zstd,auto", "codecs of the throughput part")
