@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -370,12 +371,18 @@ func (s *session) answer(tag string, err error) error {
 }
 
 // public returns what a client may know of an error of the node's: nothing of its files.
+//
+// Source of the SQLSTATE of a full disk: PostgreSQL src/backend/utils/error/elog.c, errcode_for_file_access (13-18).
 func public(err error) *protocol.Error {
 	var known interface{ Public() *protocol.Error }
 	var file *fs.PathError
 	switch {
 	case errors.As(err, &known):
 		return known.Public()
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		full := protocol.Errorf(protocol.CodeDiskFull, "could not write to the node's disk: No space left on device")
+		full.Hint = "Make room in the node's data directory."
+		return full
 	case errors.As(err, &file):
 		return protocol.Errorf(protocol.CodeInternalError, "the node could not do this; its log says why")
 	}
