@@ -157,9 +157,17 @@ func (s *session) admit(known bool) error {
 	}
 	if limit := s.server.options.MaxConnections; s.server.connected.Load() > int64(limit) {
 		return protocol.Fatalf(protocol.CodeTooManyConnections,
-			"number of requested standby connections exceeds \"max_wal_senders\" (currently %d)", limit)
+			"number of requested standby connections exceeds %s (currently %d)", s.inMessages("max_wal_senders"), limit)
 	}
 	return nil
+}
+
+// inMessages returns the name of a setting as messages of the version have it, in quotes since 17.
+func (s *session) inMessages(setting string) string {
+	if s.major < 17 {
+		return setting
+	}
+	return "\"" + setting + "\""
 }
 
 // greet sends what follows authentication: settings, key, ReadyForQuery.
