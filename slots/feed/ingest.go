@@ -32,7 +32,7 @@ func (f *Feed) WAL(ctx context.Context, tli protocol.Timeline, start protocol.LS
 // show makes WAL that is in the spool visible to consumers.
 func (f *Feed) show(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	f.tail.push(tli, start, wal)
-	f.bulk.taken(len(wal))
+	f.flow.taken(&f.bulk, len(wal))
 	if f.opt.Observe != nil {
 		f.opt.Observe(tli, start, wal)
 	}

@@ -20,6 +20,7 @@ type WALReader struct {
 	lsn  protocol.LSN      // next byte to return
 	buf  []byte            // what Next returned last
 	left bool              // it reads the tail no more
+	flow flow
 
 	// Set while the WAL is read from the spool rather than from the tail.
 	frames  *spool.Reader
@@ -102,6 +103,7 @@ func (r *WALReader) Append(ctx context.Context, dst []byte, limit int) (start pr
 		}
 		if n := len(out) - len(dst); n > 0 {
 			start, r.lsn = r.lsn, r.lsn+protocol.LSN(n)
+			r.flow.taken(&r.feed.bulk, n)
 			return start, out, nil
 		}
 		if pushed := r.feed.tail.after(r.tli, r.lsn); pushed != nil {
