@@ -170,10 +170,10 @@ func (w *Writer) Stats() Stats {
 // build leaves the sealed frame of wal, which lies within one window, in w.frame.
 func (w *Writer) build(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	f := &w.frame
-	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
+	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal))}
 	if w.encoder == nil || !w.encode(f, wal) {
-		f.RawSum = link.Checksum(wal) // a brief frame has half of it
-		w.seal(f, link.Frame{}, wal)
+		*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), Payload: wal}
+		f.SealRaw()
 	}
 	w.streamedBytes, w.streamedPayload = w.streamedBytes+len(wal), w.streamedPayload+len(f.Payload)
 	w.stream = f.StreamID() // the encoder has learnt from what now travels raw, and its reader has not: the stream is over
@@ -182,8 +182,8 @@ func (w *Writer) build(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 
 // buildRaw leaves the raw frame of wal in w.frame. The stream in progress goes on behind it.
 func (w *Writer) buildRaw(tli protocol.Timeline, start protocol.LSN, wal []byte) {
-	w.frame = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
-	w.seal(&w.frame, link.Frame{}, wal)
+	w.frame = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), Payload: wal}
+	w.frame.SealRaw()
 	w.pass(&w.frame, wal)
 	w.count(&w.frame)
 }
@@ -269,6 +269,7 @@ func (w *Writer) encode(f *link.Frame, wal []byte) bool {
 	if len(w.payload) >= len(wal) {
 		return false
 	}
+	f.RawSum = link.Checksum(wal)
 	w.seal(f, link.Frame{Codec: w.codec, Starts: w.stream == 0, Continues: w.stream != 0, Stream: w.stream}, w.payload)
 	return w.proven(f, wal)
 }
