@@ -2,6 +2,7 @@ package archive
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -63,7 +64,7 @@ func (r *objectReader) decodeAtOnce(tasks []task, n int, emit func(protocol.LSN,
 		running.Go(func() {
 			d := &r.decoders[i]
 			for k := i; k < len(tasks); k += n {
-				d.wal = d.wal[:0]
+				d.wal = slices.Grow(d.wal[:0], int(tasks[k].of.RawBytes))
 				made[i] <- d.decode(r.name, &r.header, tasks[k], func(_ protocol.LSN, wal []byte) error {
 					if d.wal = append(d.wal, wal...); stopped.Load() {
 						return errStopped
