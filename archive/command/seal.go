@@ -114,9 +114,7 @@ func (m *maker) make(ctx context.Context, s *segment, start protocol.LSN, distan
 
 // rawFrame yields WAL as the one frame of its window.
 func rawFrame(h link.WindowHeader, wal []byte) iter.Seq2[*link.Frame, error] {
-	return func(yield func(*link.Frame, error) bool) {
-		f := link.Frame{Timeline: h.Timeline, Start: h.Start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal), Payload: wal}
-		f.Seal()
-		yield(&f, nil)
-	}
+	f := link.Frame{Timeline: h.Timeline, Start: h.Start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal), Payload: wal}
+	f.Seal()
+	return func(yield func(*link.Frame, error) bool) { yield(&f, nil) }
 }
