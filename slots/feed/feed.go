@@ -50,8 +50,8 @@ type Feed struct {
 	verify *recompress.Reader // frames from a link are decoded before they count
 	synced uint32             // the stream that verify is in the middle of; 0 if none
 	flow   flow
-	raw    []byte             // decoded frame, unless it is a raw one
-	ahead  protocol.LSN       // up to where the upstream could send
+	raw    []byte       // decoded frame, unless it is a raw one
+	ahead  protocol.LSN // up to where the upstream could send
 	hurry  bool
 }
 
