@@ -215,13 +215,23 @@ const (
 	bulkReport = 5 * time.Millisecond
 )
 
-// watch wakes the status of the upstream connection whenever the spool or a consumer moves.
+// report returns what to report upstream.
+func (n *Node) report() protocol.Status {
+	state := n.log.State()
+	return n.reporter.Status(slots.Own{Written: state.End, Flushed: state.Flushed})
+}
+
+// watch wakes the status of the upstream connection whenever there is something else to report: the spool or a consumer moved.
 func (n *Node) watch(ctx context.Context) error {
 	pause := time.NewTimer(bulkReport)
 	defer pause.Stop()
+	last := protocol.Status{}
 	for reported := protocol.LSN(0); ; {
 		spool, flushed, consumers := n.log.Changed(), n.log.Flushed(), n.registry.Changed()
-		n.status.send()
+		if now := n.report(); now != last {
+			last = now
+			n.status.send()
+		}
 		n.checkAlarm()
 		pause.Reset(bulkReport)
 		over, end := pause.C, n.log.State().End
