@@ -113,19 +113,19 @@ const (
 	behindInterval = 500 * time.Millisecond
 	behindQuiet    = 50 * time.Millisecond
 	bulkQuiet      = 10 * time.Millisecond // without WAL: it has stopped
-	// Without fsync nothing takes time, and a report for each chunk would cost more than the chunk. A transaction of a few pages
-	// is reported at once.
-	unsyncedBytes    = 64 << 10
-	unsyncedInterval = 2 * time.Millisecond
 )
 
 // Sync makes what was written durable whenever there is something to do, until ctx ends; then once more.
 // Waits of several appends share one fsync.
 func (f *Feed) Sync(ctx context.Context) error {
+	if f.log.NoSync() { // nothing ever is
+		<-ctx.Done()
+		return nil
+	}
 	for {
 		changed := f.log.Changed()
 		if s := f.log.State(); s.Flushed < s.End {
-			if s.End-s.Flushed > f.bulkMark() {
+			if s.End-s.Flushed > bulkBytes {
 				f.awaitBulk(ctx)
 			}
 			if err := f.log.Sync(); err != nil {
@@ -145,10 +145,7 @@ func (f *Feed) Sync(ctx context.Context) error {
 // then: to be woken by every append costs more than the appends.
 func (f *Feed) awaitBulk(ctx context.Context) {
 	interval, pause := bulkInterval, bulkQuiet
-	switch {
-	case f.log.NoSync():
-		interval, pause = unsyncedInterval, unsyncedInterval
-	case f.behind.Load():
+	if f.behind.Load() {
 		interval, pause = behindInterval, behindQuiet
 	}
 	began := time.Now()
@@ -167,12 +164,4 @@ func (f *Feed) awaitBulk(ctx context.Context) {
 		at = end
 		timer.Reset(pause)
 	}
-}
-
-// bulkMark returns how much WAL that is not durable counts as bulk.
-func (f *Feed) bulkMark() protocol.LSN {
-	if f.log.NoSync() {
-		return unsyncedBytes
-	}
-	return bulkBytes
 }
