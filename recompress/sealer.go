@@ -42,7 +42,20 @@ type Sealer struct {
 
 	writer *Writer     // for the window in progress
 	wal    []byte      // of it
+	made   []proof     // of the frames that the writer made
 	end    *link.Frame // the frame that ends its timeline, if there is one
+}
+
+// proof is what says that a frame holds a stretch of the window's WAL.
+type proof struct {
+	start    protocol.LSN
+	rawBytes uint32
+	rawSum   uint32
+	sum      uint32
+}
+
+func proofOf(f *link.Frame) proof {
+	return proof{start: f.Start, rawBytes: f.RawLen, rawSum: f.RawSum, sum: f.Sum}
 }
 
 // NewSealer returns a Sealer that codes as o says. The reset distance is each window's own.
@@ -159,7 +172,8 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 	s.wal, s.end = s.wal[:0], nil
 	stats.BytesBefore = link.WindowHeaderBytes
 	next, cursor := h.Start, link.Cursor{}
-	place := follower{pos: h.Start, lost: uint64(h.Start)%walPageBytes != 0}
+	var place follower
+	modelled := false // there was a frame of the model; settled asks for torn ones only then
 	for f, err := range frames {
 		if err != nil {
 			return seen, err
@@ -175,11 +189,15 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 		if s.wal, err = s.reader.Decode(s.wal, f); err != nil {
 			return seen, err
 		}
-		if place.pass(s.wal[from:]); place.rest > 0 && !isEnd {
-			seen.torn++
+		if !modelled && f.Codec == link.CodecModel {
+			modelled, place = true, follower{pos: f.Start, lost: uint64(f.Start)%walPageBytes != 0}
 		}
-		s.spare = cursor.Append(s.spare[:0], f) // for its length
-		stats.BytesBefore += int64(len(s.spare))
+		if modelled && !isEnd {
+			if place.pass(s.wal[from:]); place.rest > 0 {
+				seen.torn++
+			}
+		}
+		stats.BytesBefore += int64(cursor.Pass(f))
 		stats.FramesBefore++
 		if isEnd {
 			end := *f
@@ -218,6 +236,9 @@ func (s *Sealer) seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Fr
 			out, stats.Encoded = append(out[:len(dst)], s.spare...), false
 		}
 	}
+	if !stats.Encoded {
+		s.made = s.made[:0]
+	}
 	return out, s.verify(out[len(dst):], h, stats)
 }
 
@@ -226,15 +247,20 @@ func (s *Sealer) encode(dst []byte, h link.WindowHeader, stats *SealStats) ([]by
 	s.writer.Reset()
 	before := s.writer.Stats().Mismatches
 	s.builder.Begin(dst, h)
+	s.made = s.made[:0]
+	add := func(f *link.Frame) error {
+		s.made = append(s.made, proofOf(f))
+		return s.builder.Add(f)
+	}
 	place := follower{pos: h.Start, lost: uint64(h.Start)%walPageBytes != 0}
 	for at := 0; at < len(s.wal); {
 		piece := s.wal[at : at+place.frame(s.wal[at:])]
-		if err := s.writer.Write(h.Timeline, h.Start+protocol.LSN(at), piece, s.builder.Add); err != nil {
+		if err := s.writer.Write(h.Timeline, h.Start+protocol.LSN(at), piece, add); err != nil {
 			return nil, err
 		}
 		at += len(piece)
 	}
-	if err := s.writer.Flush(s.builder.Add); err != nil {
+	if err := s.writer.Flush(add); err != nil {
 		return nil, err
 	}
 	stats.Mismatches = s.writer.Stats().Mismatches - before
@@ -261,17 +287,22 @@ func (s *Sealer) keep(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Fr
 }
 
 // verify reads the window back from its bytes: all of s.wal is in it, frame by frame. That the payloads yield it was seen when
-// the frames were decoded; their checksums say that they are still the same.
+// the frames were decoded; their checksums say that they are still the same. Those of frames that the writer made are known: it took
+// them of s.wal.
 func (s *Sealer) verify(window []byte, h link.WindowHeader, stats *SealStats) error {
 	stats.Frames = 0
-	wal, at := s.wal, h.Start
+	wal, at, made := s.wal, h.Start, s.made
 	got, err := link.ReadWindow(window, func(f *link.Frame) error {
 		stats.Frames++
 		if f.Codec == link.CodecTimelineEnd {
 			return nil
 		}
-		if f.Start != at || int(f.RawLen) > len(wal) || !f.Holds(wal[:f.RawLen]) {
+		known := len(made) > 0
+		if f.Start != at || int(f.RawLen) > len(wal) || known && proofOf(f) != made[0] || !known && !f.Holds(wal[:f.RawLen]) {
 			return corrupt(f, "the sealed window holds other WAL")
+		}
+		if known {
+			made = made[1:]
 		}
 		wal, at = wal[f.RawLen:], f.End()
 		return nil

@@ -154,8 +154,9 @@ func (w *Writer) Stats() Stats {
 func (w *Writer) build(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	f := &w.frame
 	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
+	sum := f.RawSum
 	if w.encoder == nil || !w.encode(f, wal) {
-		f.RawSum = link.Checksum(wal) // a brief frame has half of it
+		f.RawSum = sum // a brief frame has half of it
 		w.seal(f, link.Frame{}, wal)
 	}
 	w.stream = f.StreamID() // the encoder has learnt from what now travels raw, and its reader has not: the stream is over
@@ -244,11 +245,12 @@ func (w *Writer) encode(f *link.Frame, wal []byte) bool {
 	return w.proven(f, wal)
 }
 
-// proven reports whether f decodes to wal; if not, it counts.
+// proven reports whether f decodes to wal, of which its RawSum was made; if not, it counts.
 func (w *Writer) proven(f *link.Frame, wal []byte) (ok bool) {
 	var err error
-	w.decoded, err = w.check.Decode(w.decoded[:0], f)
+	w.decoded, err = w.check.decode(w.decoded[:0], f)
 	if ok = err == nil && bytes.Equal(w.decoded, wal); !ok {
+		w.check.stream = 0
 		w.mismatches.Add(1)
 	}
 	return ok

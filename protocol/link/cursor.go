@@ -36,13 +36,25 @@ type Cursor struct {
 
 // Append appends the encoded frame f to dst, advances the cursor and returns the extended buffer. f must be sealed.
 func (c *Cursor) Append(dst []byte, f *Frame) []byte {
+	dst = append(c.appendHeader(dst, f), f.Payload...)
+	c.follow(f)
+	return dst
+}
+
+// Pass advances the cursor as Append does, without a buffer, and returns the length of the encoded frame.
+func (c *Cursor) Pass(f *Frame) int {
+	var header [MaxFrameHeaderBytes]byte
+	n := len(c.appendHeader(header[:0], f)) + len(f.Payload)
+	c.follow(f)
+	return n
+}
+
+// appendHeader appends the header that f has behind the frame before.
+func (c *Cursor) appendHeader(dst []byte, f *Frame) []byte {
 	head := byte(f.Codec) | f.flags()
 	full := f.Timeline != c.Timeline || f.Start != c.Next || f.Continues && f.Stream != c.Stream
 	if !full && f.Brief() && f.Codec == c.Codec {
-		dst = f.appendBrief(dst)
-		dst = append(dst, f.Payload...)
-		c.follow(f)
-		return dst
+		return f.appendBrief(dst)
 	}
 	if f.Brief() {
 		head |= flagStarts
@@ -61,14 +73,10 @@ func (c *Cursor) Append(dst []byte, f *Frame) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(f.Payload)))
 	if f.Brief() {
 		dst = le.AppendUint16(dst, uint16(f.RawSum))
-		dst = le.AppendUint16(dst, uint16(f.Sum))
-	} else {
-		dst = le.AppendUint32(dst, f.RawSum)
-		dst = le.AppendUint32(dst, f.Sum)
+		return le.AppendUint16(dst, uint16(f.Sum))
 	}
-	dst = append(dst, f.Payload...)
-	c.follow(f)
-	return dst
+	dst = le.AppendUint32(dst, f.RawSum)
+	return le.AppendUint32(dst, f.Sum)
 }
 
 // Decode reads one frame from the start of b and returns it with its encoded length. The payload is a slice of b.
