@@ -36,20 +36,16 @@ type Cursor struct {
 
 // Append appends the encoded frame f to dst, advances the cursor and returns the extended buffer. f must be sealed.
 func (c *Cursor) Append(dst []byte, f *Frame) []byte {
-	dst = append(c.appendHeader(dst, f), f.Payload...)
+	return append(c.AppendHeader(dst, f), f.Payload...)
+}
+
+// AppendHeader is Append without the payload, which has to follow.
+func (c *Cursor) AppendHeader(dst []byte, f *Frame) []byte {
+	dst = c.appendHeader(dst, f)
 	c.follow(f)
 	return dst
 }
 
-// Pass advances the cursor as Append does, without a buffer, and returns the length of the encoded frame.
-func (c *Cursor) Pass(f *Frame) int {
-	var header [MaxFrameHeaderBytes]byte
-	n := len(c.appendHeader(header[:0], f)) + len(f.Payload)
-	c.follow(f)
-	return n
-}
-
-// appendHeader appends the header that f has behind the frame before.
 func (c *Cursor) appendHeader(dst []byte, f *Frame) []byte {
 	head := byte(f.Codec) | f.flags()
 	full := f.Timeline != c.Timeline || f.Start != c.Next || f.Continues && f.Stream != c.Stream
@@ -77,6 +73,27 @@ func (c *Cursor) appendHeader(dst []byte, f *Frame) []byte {
 	}
 	dst = le.AppendUint32(dst, f.RawSum)
 	return le.AppendUint32(dst, f.Sum)
+}
+
+// Carries reports, by an error, whether header, which AppendHeader made, is read as that of f where the cursor was before. The
+// payload of a raw frame whose two sums agree is not read.
+//
+// Errors: those of Decode, but ErrShort.
+func (c *Cursor) Carries(header []byte, f *Frame) error {
+	got := Frame{Timeline: c.Timeline, Start: c.Next}
+	n, payload, err := c.header(&got, header)
+	if err != nil {
+		return err
+	}
+	got.Payload = f.Payload
+	if n != len(header) || payload != len(f.Payload) || got.Timeline != f.Timeline || got.Start != f.Start || got.Codec != f.Codec ||
+		got.Starts != f.Starts || got.Continues != f.Continues || got.Stream != f.Stream || got.RawLen != f.RawLen || got.RawSum != f.RawSum || got.Sum != f.Sum {
+		return f.corrupt("the frame does not survive encoding")
+	}
+	if (f.Codec != CodecRaw || !got.CarriesWAL()) && got.checksum() != got.Sum {
+		return f.corrupt("frame checksum")
+	}
+	return nil
 }
 
 // Decode reads one frame from the start of b and returns it with its encoded length. The payload is a slice of b.

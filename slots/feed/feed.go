@@ -49,7 +49,8 @@ type Feed struct {
 	writer *recompress.Writer // chunks to frames
 	verify *recompress.Reader // frames from a link are decoded before they count
 	synced uint32             // the stream that verify is in the middle of; 0 if none
-	raw    []byte             // decoded frame
+	flow   flow
+	raw    []byte             // decoded frame, unless it is a raw one
 	ahead  protocol.LSN       // up to where the upstream could send
 	hurry  bool
 }
@@ -104,6 +105,10 @@ const (
 	behindInterval = 500 * time.Millisecond
 	behindQuiet    = 50 * time.Millisecond
 	bulkQuiet      = 10 * time.Millisecond // without WAL: it has stopped
+	// Without fsync nothing takes time, and a report for each chunk would cost more than the chunk. A transaction of a few pages
+	// is reported at once.
+	unsyncedBytes    = 64 << 10
+	unsyncedInterval = 2 * time.Millisecond
 )
 
 // Sync makes what was written durable whenever there is something to do, until ctx ends; then once more.
@@ -112,7 +117,7 @@ func (f *Feed) Sync(ctx context.Context) error {
 	for {
 		changed := f.log.Changed()
 		if s := f.log.State(); s.Flushed < s.End {
-			if s.End-s.Flushed > bulkBytes {
+			if s.End-s.Flushed > f.bulkMark() {
 				f.awaitBulk(ctx)
 			}
 			if err := f.log.Sync(); err != nil {
@@ -128,26 +133,38 @@ func (f *Feed) Sync(ctx context.Context) error {
 	}
 }
 
-// awaitBulk waits for more WAL to share the next fsync: until bulkInterval is over, no more comes, or ctx ends.
+// awaitBulk waits for more WAL to share the next fsync: until bulkInterval is over, no more comes, or ctx ends. It looks now and
+// then: to be woken by every append costs more than the appends.
 func (f *Feed) awaitBulk(ctx context.Context) {
 	interval, pause := bulkInterval, bulkQuiet
-	if f.behind.Load() {
+	switch {
+	case f.log.NoSync():
+		interval, pause = unsyncedInterval, unsyncedInterval
+	case f.behind.Load():
 		interval, pause = behindInterval, behindQuiet
 	}
-	end := time.NewTimer(interval)
-	defer end.Stop()
-	quiet := time.NewTimer(pause)
-	defer quiet.Stop()
-	for {
+	began := time.Now()
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for at := f.log.State().End; ; {
 		select {
-		case <-f.log.Changed():
-			quiet.Reset(pause)
-		case <-quiet.C:
-			return
-		case <-end.C:
-			return
+		case <-timer.C:
 		case <-ctx.Done():
 			return
 		}
+		end := f.log.State().End
+		if end == at || time.Since(began) >= interval {
+			return
+		}
+		at = end
+		timer.Reset(pause)
 	}
+}
+
+// bulkMark returns how much WAL that is not durable counts as bulk.
+func (f *Feed) bulkMark() protocol.LSN {
+	if f.log.NoSync() {
+		return unsyncedBytes
+	}
+	return bulkBytes
 }

@@ -32,7 +32,7 @@ func (f *Feed) WAL(ctx context.Context, tli protocol.Timeline, start protocol.LS
 // show makes WAL that is in the spool visible to consumers.
 func (f *Feed) show(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	f.tail.push(tli, start, wal)
-	f.bulk.taken(len(wal))
+	f.flow.taken(&f.bulk, len(wal))
 	if f.opt.Observe != nil {
 		f.opt.Observe(tli, start, wal)
 	}
@@ -67,8 +67,8 @@ func (f *Feed) Frame(ctx context.Context, fr *link.Frame) error {
 	if fr.Continues && fr.Stream != f.synced {
 		return fmt.Errorf("take frame: %w", &link.UnseenStreamError{Timeline: fr.Timeline, LSN: fr.Start})
 	}
-	var err error
-	if f.raw, err = f.verify.Decode(f.raw[:0], fr); err != nil {
+	raw, buf, err := f.verify.View(f.raw, fr)
+	if f.raw = buf; err != nil {
 		f.synced = 0
 		return fmt.Errorf("take frame at %s: %w", fr.Start, err)
 	}
@@ -78,7 +78,7 @@ func (f *Feed) Frame(ctx context.Context, fr *link.Frame) error {
 	if fr.Starts {
 		f.synced = fr.Sum
 	}
-	f.show(fr.Timeline, fr.Start, f.raw)
+	f.show(fr.Timeline, fr.Start, raw)
 	return nil
 }
 

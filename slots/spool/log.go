@@ -62,8 +62,9 @@ type Log struct {
 	lock    io.Closer
 
 	// Lock order: appendMu or retainMu, then syncMu, then mu. mu is never held during file access.
-	appendMu sync.Mutex // guards the next five, and window files against two writers
-	buf      []byte     // encoded frame
+	appendMu sync.Mutex // guards the next six, and window files against two writers
+	buf      []byte     // encoded frame, but for a payload that lies in payload
+	payload  []byte     // the caller's, during Append
 	cursor   link.Cursor
 	distance atomic.Uint32 // reset distance of the next window; read without appendMu
 	torn     bool          // bytes of a failed write may be behind the newest window's size
@@ -212,6 +213,9 @@ func (l *Log) Timelines() []TimelineSpan {
 	}
 	return spans
 }
+
+// NoSync reports whether the log was opened with Options.NoSync.
+func (l *Log) NoSync() bool { return l.noSync }
 
 // ResetDistance returns the length in bytes of windows that begin from now on. It does not wait for an append.
 func (l *Log) ResetDistance() uint32 { return l.distance.Load() }
