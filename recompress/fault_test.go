@@ -7,6 +7,7 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/protocol/wal/waltest"
 )
 
 func wantUnseen(t *testing.T, r *Reader, f *link.Frame) {
@@ -52,7 +53,7 @@ func TestFaultyEncoderIsCaught(t *testing.T) {
 }
 
 func testFault(t *testing.T, fault func(dst, wal []byte, real encoder) ([]byte, error)) {
-	r := random(t)
+	r := waltest.Random(t)
 	w, reader := mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), mustReader(t, Options{ResetDistance: mib})
 	wal, calls := makeWAL(r, 200_000), 0
 	w.best.encoder = &faulty{encoder: w.best.encoder, fault: func(dst, wal []byte, real encoder) ([]byte, error) {
@@ -80,7 +81,7 @@ func testFault(t *testing.T, fault func(dst, wal []byte, real encoder) ([]byte, 
 }
 
 func TestRawFallback(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	w := mustWriter(t, Options{Codec: Zstd})
 	frames := write(t, w, 0, makeWAL(r, 50_000))
 	frames = append(frames, write(t, w, 50_000, noise(r, 20_000))...)
@@ -114,7 +115,7 @@ func TestRawFallback(t *testing.T) {
 
 // A frame that nobody took, a jump, another timeline and Reset each begin a new stream.
 func TestNewStreams(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	w := mustWriter(t, Options{Codec: Zstd})
 	starts := func(what string, want bool, tli protocol.Timeline, start protocol.LSN) {
 		t.Helper()
@@ -147,7 +148,7 @@ func TestNewStreams(t *testing.T) {
 
 // A stream is followed frame by frame or not at all.
 func TestUnseenStream(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	a, b := mustWriter(t, Options{Codec: Zstd}), mustWriter(t, Options{Codec: Zstd})
 	wal := makeWAL(r, 60_000)
 	var fa, fb []link.Frame

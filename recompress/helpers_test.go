@@ -2,27 +2,13 @@ package recompress
 
 import (
 	"encoding/binary"
-	"flag"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "replay the random tests with this seed; 0 takes a new one")
-
-// random returns a source whose seed is printed when the test fails.
-func random(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("replay with -seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 // makeWAL returns bytes that resemble WAL: pages with headers, records with rising numbers, some text, some noise.
 func makeWAL(r *rand.Rand, bytes int) []byte {

@@ -9,6 +9,7 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/protocol/wal/waltest"
 )
 
 // decodeHostile decodes f and checks what holds for every input: a typed error and dst untouched, or the WAL that RawSum is of.
@@ -38,7 +39,7 @@ func decodeHostile(t *testing.T, r *Reader, f *link.Frame) ([]byte, error) {
 
 // Flip every bit of the payloads of a short stream, behind the frame's own checksum: an error or the same WAL, never another.
 func TestBitFlips(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	w, reader := mustWriter(t, Options{Codec: Zstd}), mustReader(t, Options{})
 	wal := makeWAL(r, 3000)
 	frames := append(write(t, w, 0, wal[:1500]), write(t, w, 1500, wal[1500:])...)
@@ -74,7 +75,7 @@ func TestBitFlips(t *testing.T) {
 
 // Cut payloads, and payloads with something behind them.
 func TestWrongLengths(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	w, reader := mustWriter(t, Options{Codec: Zstd}), mustReader(t, Options{})
 	f := write(t, w, 0, makeWAL(r, 2000))[0]
 	for n := range len(f.Payload) {
@@ -135,7 +136,7 @@ func TestHostileSizes(t *testing.T) {
 
 // Decode is given three frames with the same payload, so that streams, continuations and what an error leaves behind are met.
 func FuzzDecode(f *testing.F) {
-	r := random(f)
+	r := waltest.Random(f)
 	w := mustWriter(f, Options{Codec: Zstd, Level: 1})
 	wal := makeWAL(r, 4000)
 	for _, fr := range append(write(f, w, 0, wal[:2500]), write(f, w, 2500, wal[2500:])...) {

@@ -5,12 +5,13 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/protocol/wal/waltest"
 )
 
 // Codec auto goes over to zstd at the boundary after it is told to hurry, and back at the boundary after that is over. Nothing
 // changes inside a window, and no other codec changes at all.
 func TestHurryChangesTheCodecAtBoundaries(t *testing.T) {
-	rnd := random(t)
+	rnd := waltest.Random(t)
 	for codec, want := range map[Codec][3]link.Codec{
 		Auto:  {link.CodecModel, link.CodecZstd, link.CodecModel},
 		Model: {link.CodecModel, link.CodecModel, link.CodecModel},

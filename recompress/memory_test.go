@@ -8,6 +8,7 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/protocol/wal/waltest"
 	"walproxy/recompress/zstd"
 )
 
@@ -21,7 +22,7 @@ func heapBytes() int64 {
 
 // What a Writer and a Reader keep, after whole windows at the default reset distance in chunks of 128 KiB.
 func TestMemory(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	wal := makeWAL(r, 8*mib)
 	for _, level := range zstd.Levels {
 		before := heapBytes()
@@ -62,7 +63,7 @@ func TestMemory(t *testing.T) {
 
 // A long run with one Writer and one Reader over windows of every kind: nothing goes wrong in reuse, and nothing grows.
 func TestReuseSoak(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	o := Options{Codec: Zstd, Level: 1, ResetDistance: mib}
 	w, reader := mustWriter(t, o), mustReader(t, o)
 	var out, want []byte
@@ -103,7 +104,7 @@ func TestReuseSoak(t *testing.T) {
 }
 
 func TestNoAllocationPerFrame(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	o := Options{Codec: Zstd, ResetDistance: mib}
 	w, reader := mustWriter(t, o), mustReader(t, o)
 	chunk := makeWAL(r, 30_000)
@@ -131,7 +132,7 @@ func TestNoAllocationPerFrame(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	wal := makeWAL(random(b), 4*mib)
+	wal := makeWAL(waltest.Random(b), 4*mib)
 	for _, o := range []Options{{Codec: None}, {Level: 1}, {Level: 3}, {Level: 5}, {Level: 10}} {
 		for _, chunk := range []int{8 << 10, 128 << 10} {
 			b.Run(fmt.Sprintf("%s/level=%d/chunk=%dKiB", o.Codec, o.Level, chunk>>10), func(b *testing.B) {
@@ -151,7 +152,7 @@ func BenchmarkWrite(b *testing.B) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	r := random(b)
+	r := waltest.Random(b)
 	wal := makeWAL(r, 4*mib)
 	w := mustWriter(b, Options{Codec: Zstd})
 	var frames []link.Frame

@@ -2,56 +2,18 @@ package recompress
 
 import (
 	"bytes"
-	"compress/gzip"
-	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
 	"walproxy/protocol/wal"
+	"walproxy/protocol/wal/waltest"
 )
-
-type realWAL struct {
-	name  string
-	start protocol.LSN
-	wal   []byte
-}
-
-// realWALs returns the cuts of real WAL that the model's tests keep.
-func realWALs(tb testing.TB) (out []realWAL) {
-	tb.Helper()
-	names, err := filepath.Glob("model/testdata/*.wal.gz")
-	if err != nil || len(names) == 0 {
-		tb.Fatalf("no samples: %v", err)
-	}
-	for _, name := range names {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		z, err := gzip.NewReader(bytes.NewReader(b))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		content, err := io.ReadAll(z)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		h, _, err := wal.ParsePageHeader(content)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		out = append(out, realWAL{filepath.Base(name), h.Addr, content})
-	}
-	return out
-}
 
 // Whatever is left out, for whatever reason and however the WAL is cut: it travels in raw frames, the stream goes on behind
 // them, and the same bytes come out.
 func TestPolicies(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	for _, o := range []Options{
 		{Compress: CompressOff}, {Compress: CompressVacuum}, {Compress: CompressPhysical}, {Compress: CompressLogical},
 		{MaxRecordBytes: 300}, {RecordThreshold: 1000}, {RecordThreshold: 32, Compress: CompressLogical},
@@ -60,18 +22,18 @@ func TestPolicies(t *testing.T) {
 		for i, codec := range []Codec{Zstd, Model, LZ4} {
 			o.Codec, o.ResetDistance = codec, mib
 			w, reader := mustWriter(t, o), mustReader(t, o)
-			for j, s := range realWALs(t) {
+			for j, s := range waltest.Samples(t) {
 				if (i+j)%3 != 0 && testing.Short() {
 					continue
 				}
-				content := s.wal[:min(len(s.wal), 120_000)]
-				frames := encode(t, r, w, s.start, content, 30_000)
-				checkTiling(t, w.distance, s.start, content, frames)
+				content := s.WAL[:min(len(s.WAL), 120_000)]
+				frames := encode(t, r, w, s.Start, content, 30_000)
+				checkTiling(t, w.distance, s.Start, content, frames)
 				if got := decodeAll(t, reader, overWire(t, frames)); !bytes.Equal(got, content) {
-					t.Fatalf("%+v, %s: the WAL came back changed", o, s.name)
+					t.Fatalf("%+v, %s: the WAL came back changed", o, s.Name)
 				}
 				if o.Compress == CompressOff && w.Stats().RawFrames != w.Stats().Frames {
-					t.Errorf("%s: something was compressed", s.name)
+					t.Errorf("%s: something was compressed", s.Name)
 				}
 			}
 			if w.Stats().Mismatches != 0 {
@@ -83,10 +45,10 @@ func TestPolicies(t *testing.T) {
 
 // A stream goes on behind raw frames and records coded alone: only the first frame starts one.
 func TestStreamGoesOnBehindRawFrames(t *testing.T) {
-	for _, s := range realWALs(t) {
+	for _, s := range waltest.Samples(t) {
 		w := mustWriter(t, Options{Codec: Model, MaxRecordBytes: 400, RecordThreshold: 200})
 		starts, raw, alone := 0, 0, 0
-		for _, f := range write(t, w, s.start, s.wal) {
+		for _, f := range write(t, w, s.Start, s.WAL) {
 			switch {
 			case f.Starts:
 				starts++
@@ -94,21 +56,21 @@ func TestStreamGoesOnBehindRawFrames(t *testing.T) {
 				raw++
 			case !f.Continues:
 				alone++
-				if got, err := mustReader(t, Options{}).Decode(nil, &f); err != nil || !bytes.Equal(got, s.wal[f.Start-s.start:][:f.RawLen]) {
-					t.Fatalf("%s: the record at %s is not decodable alone: %v", s.name, f.Start, err)
+				if got, err := mustReader(t, Options{}).Decode(nil, &f); err != nil || !bytes.Equal(got, s.WAL[f.Start-s.Start:][:f.RawLen]) {
+					t.Fatalf("%s: the record at %s is not decodable alone: %v", s.Name, f.Start, err)
 				}
 			}
 		}
 		if starts > 1 {
-			t.Errorf("%s: %d streams were started; %d raw frames, %d records alone", s.name, starts, raw, alone)
+			t.Errorf("%s: %d streams were started; %d raw frames, %d records alone", s.Name, starts, raw, alone)
 		}
 	}
 }
 
 // makeCheckpoints makes every 97th record a CHECKPOINT_ONLINE, by name.
-func makeCheckpoints(t *testing.T, s realWAL) {
-	walker := wal.NewWalker(s.start, wal.Options{})
-	if err := walker.Feed(bytes.Clone(s.wal)); err != nil {
+func makeCheckpoints(t *testing.T, s waltest.Sample) {
+	walker := wal.NewWalker(s.Start, wal.Options{})
+	if err := walker.Feed(bytes.Clone(s.WAL)); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -117,7 +79,7 @@ func makeCheckpoints(t *testing.T, s realWAL) {
 			continue
 		}
 		if n++; n%97 == 0 {
-			header := s.wal[ev.Start-s.start:]
+			header := s.WAL[ev.Start-s.Start:]
 			header[16], header[17] = 0x10, 0
 		}
 	}
@@ -126,16 +88,16 @@ func makeCheckpoints(t *testing.T, s realWAL) {
 // Records that recovery, or COMMIT PREPARED, comes for by LSN have a raw frame of their own, live and sealed.
 func TestStandingRecordsStandAlone(t *testing.T) {
 	found := 0
-	for _, s := range realWALs(t) {
+	for _, s := range waltest.Samples(t) {
 		makeCheckpoints(t, s)
 		at := map[protocol.LSN]int{}
-		for _, f := range write(t, mustWriter(t, Options{Codec: Model}), s.start, s.wal) {
+		for _, f := range write(t, mustWriter(t, Options{Codec: Model}), s.Start, s.WAL) {
 			if !f.Starts && !f.Continues {
 				at[f.Start] = int(f.RawLen)
 			}
 		}
-		walker := wal.NewWalker(s.start, wal.Options{})
-		if err := walker.Feed(s.wal); err != nil {
+		walker := wal.NewWalker(s.Start, wal.Options{})
+		if err := walker.Feed(s.WAL); err != nil {
 			t.Fatal(err)
 		}
 		for ev, ok := walker.Next(); ok; ev, ok = walker.Next() {
@@ -145,7 +107,7 @@ func TestStandingRecordsStandAlone(t *testing.T) {
 			if h, err := wal.ParseHeader(ev.Data); err == nil && h.Class().StandsAlone() {
 				found++
 				if at[ev.Start] != int(ev.End-ev.Start) {
-					t.Errorf("%s: no frame holds the record at %s alone", s.name, ev.Start)
+					t.Errorf("%s: no frame holds the record at %s alone", s.Name, ev.Start)
 				}
 			}
 		}

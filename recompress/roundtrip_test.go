@@ -6,6 +6,7 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/protocol/wal/waltest"
 	"walproxy/recompress/zstd"
 )
 
@@ -14,7 +15,7 @@ const mib = 1 << 20
 // Whatever the codec, the level, the start and the chunks: frames tile the WAL, keep to their windows, survive the wire form,
 // and decode to the same bytes.
 func TestRoundTrip(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	for _, o := range []Options{
 		{Codec: Zstd, ResetDistance: mib}, {Codec: Zstd, Level: 1, ResetDistance: mib}, {Codec: Zstd, Level: 5, ResetDistance: mib},
 		{Codec: Zstd, Level: 10, ResetDistance: mib}, {Codec: None, ResetDistance: mib}, {Codec: Zstd, ResetDistance: 64 * mib},
@@ -87,7 +88,7 @@ func overWire(t *testing.T, frames []link.Frame) []link.Frame {
 }
 
 func TestOneFramePerWriteAndWindow(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	w := mustWriter(t, Options{Codec: Zstd, ResetDistance: mib})
 	frames := write(t, w, 3*mib-1000, makeWAL(r, 2*mib+3000))
 	var spans [][2]protocol.LSN
@@ -110,7 +111,7 @@ func TestOneFramePerWriteAndWindow(t *testing.T) {
 
 // A Writer that has coded other WAL before makes the same bytes as a new one: frames are a function of the stream alone.
 func TestSameBytesOnEveryRun(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	for _, level := range zstd.Levels {
 		wal, other := makeWAL(r, mib+mib/2), makeWAL(r, 700_000)
 		o := Options{Codec: Zstd, Level: level, ResetDistance: mib}
@@ -130,7 +131,7 @@ func TestSameBytesOnEveryRun(t *testing.T) {
 
 // Decoding may begin at every frame that does not continue a stream, and only there.
 func TestStartAnywhere(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	o := Options{Codec: Zstd, ResetDistance: mib}
 	wal := makeWAL(r, 3*mib)
 	copy(wal[mib+200_000:], noise(r, 100_000))
@@ -155,7 +156,7 @@ func TestStartAnywhere(t *testing.T) {
 }
 
 func FuzzRoundTrip(f *testing.F) {
-	f.Add(makeWAL(random(f), 30_000), uint64(mib-100), uint16(777))
+	f.Add(makeWAL(waltest.Random(f), 30_000), uint64(mib-100), uint16(777))
 	f.Add([]byte{0}, uint64(0), uint16(0))
 	o := Options{Codec: Zstd, ResetDistance: mib, Level: 1}
 	w, r := mustWriter(f, o), mustReader(f, o)

@@ -2,19 +2,17 @@ package recompress
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/protocol/wal/waltest"
 )
 
 // each yields frames as a spool does: valid until the next one.
@@ -64,7 +62,7 @@ func unseal(t testing.TB, window []byte) (wal []byte, frames []link.Frame) {
 // Whatever the live frames are, the sealed window holds the same WAL, is no larger than they are but for the index, and is the
 // same on every run, with whatever the sealer did before.
 func TestSealAnything(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	reused := mustSealer(t, Options{Codec: Zstd, ResetDistance: 4 * mib})
 	for round := range 12 {
 		codec := []Codec{Zstd, Zstd, None, Model}[round%4]
@@ -119,7 +117,7 @@ func TestSealAnything(t *testing.T) {
 
 // Small frames become few, and frames that are as good as can be stay.
 func TestSealSavesWhereItCan(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	wal := makeWAL(r, mib)
 	commits := encode(t, r, mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), 0, wal, 400)
 	window, stats, err := mustSealer(t, Options{Codec: Zstd}).Seal(nil, windowHeader(0), each(commits))
@@ -137,7 +135,7 @@ func TestSealSavesWhereItCan(t *testing.T) {
 
 // A window keeps a codec that is better than the sealer's own, and gets the sealer's own if that is better.
 func TestSealTakesTheBetterCodec(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	wal := makeWAL(r, 30_000)
 	for _, own := range []Codec{None, Zstd, Model} {
 		s := mustSealer(t, Options{Codec: own})
@@ -158,7 +156,7 @@ func TestSealTakesTheBetterCodec(t *testing.T) {
 
 // Frames that are not those of a window, and such that do not decode, are refused with their place; the sealer stays usable.
 func TestSealRefuses(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	wal := makeWAL(r, 300_000)
 	good := encode(t, r, mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), mib, wal, 50_000)
 	s := mustSealer(t, Options{Codec: Zstd})
@@ -199,7 +197,7 @@ func TestSealRefuses(t *testing.T) {
 
 // Once warm, sealing allocates by window, not by frame.
 func TestSealDoesNotAllocatePerFrame(t *testing.T) {
-	wal := makeWAL(random(t), 400_000)
+	wal := makeWAL(waltest.Random(t), 400_000)
 	w, s := mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), mustSealer(t, Options{Codec: Zstd})
 	var frames []link.Frame
 	for at := 0; at < len(wal); at += 200 {
@@ -219,7 +217,7 @@ func TestSealDoesNotAllocatePerFrame(t *testing.T) {
 
 // An encoder that goes wrong costs ratio, never WAL.
 func TestSealWithAFaultyEncoder(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	wal := makeWAL(r, mib)
 	frames := encode(t, r, mustWriter(t, Options{Codec: Zstd, ResetDistance: mib}), 0, wal, 400)
 	s := mustSealer(t, Options{Codec: Zstd})
@@ -227,7 +225,7 @@ func TestSealWithAFaultyEncoder(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := 0
-	s.writers[link.CodecZstd].best.encoder = &faulty{encoder: s.writer.encoder, fault: func(dst, wal []byte, real encoder) ([]byte, error) {
+	s.writers[form{codec: link.CodecZstd}].best.encoder = &faulty{encoder: s.writer.encoder, fault: func(dst, wal []byte, real encoder) ([]byte, error) {
 		out, err := real.Append(dst, wal)
 		if calls++; calls%4 == 2 {
 			out[len(out)/2] ^= 4
@@ -252,31 +250,18 @@ type sample struct {
 // samples returns the WAL that is checked in for the model, or the segment that WALPROXY_BENCH_WAL names.
 func samples(t testing.TB) []sample {
 	t.Helper()
-	names, err := filepath.Glob("model/testdata/*.wal.gz")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no samples: %v", err)
-	}
-	segment := os.Getenv("WALPROXY_BENCH_WAL")
-	if segment != "" {
-		names = []string{segment}
-	}
-	var out []sample
-	for _, name := range names {
-		b, err := os.ReadFile(name)
+	all := waltest.Samples(t)
+	if segment := os.Getenv("WALPROXY_BENCH_WAL"); segment != "" {
+		b, err := os.ReadFile(segment)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if segment == "" {
-			gz, err := gzip.NewReader(bytes.NewReader(b))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if b, err = io.ReadAll(gz); err != nil {
-				t.Fatal(err)
-			}
-		}
+		all = []waltest.Sample{{Start: protocol.LSN(binary.LittleEndian.Uint64(b[8:])), WAL: b}}
+	}
+	var out []sample
+	for _, s := range all {
 		const window = 4 * mib
-		for at := protocol.LSN(binary.LittleEndian.Uint64(b[8:])); len(b) > 0; {
+		for b, at := s.WAL, s.Start; len(b) > 0; {
 			n := min(len(b), int(at.Next(window)-at))
 			out = append(out, sample{at, b[:n]})
 			b, at = b[n:], at+protocol.LSN(n)

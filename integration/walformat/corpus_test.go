@@ -14,8 +14,8 @@ import (
 	"walproxy/protocol/wal"
 )
 
-// corpus is where to write pages for the tests that run without servers: protocol/wal/testdata, from the root of the repository.
-var corpus = flag.String("corpus", "", "directory to write WAL pages of each version to (protocol/wal/testdata)")
+// corpus is where to write pages for the tests that run without servers: protocol/wal/waltest/versions, from the root of the repository.
+var corpus = flag.String("corpus", "", "directory to write WAL pages of each version to (protocol/wal/waltest/versions)")
 
 const (
 	windowPages = 2

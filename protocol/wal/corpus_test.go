@@ -2,10 +2,8 @@ package wal_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,11 +11,12 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/wal"
+	"walproxy/protocol/wal/waltest"
 )
 
 var update = flag.Bool("update", false, "write testdata/corpus.txt from what the decoder sees")
 
-// window is a run of pages in testdata: real WAL, from the start of a page.
+// window is a run of pages of waltest: real WAL, from the start of a page.
 type window struct {
 	version wal.Version
 	start   protocol.LSN
@@ -27,25 +26,11 @@ type window struct {
 // corpusOptions are those of the clusters that wrote the corpus.
 var corpusOptions = wal.Options{Stream: wal.Stream{SegmentSize: mib}}
 
-// corpus returns the windows in testdata of version v. A file holds them one after the other; the address in a page says
-// whether it goes on with the page before. Pages without a header (behind SWITCH) do.
+// corpus returns the windows of version v.
 func corpus(t testing.TB, v wal.Version) []window {
 	t.Helper()
-	f, err := os.Open(fmt.Sprintf("testdata/pg%d.wal.gz", v))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	gz, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := io.ReadAll(gz)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var windows []window
-	for page := range slices.Chunk(all, wal.DefaultPageSize) {
+	for page := range slices.Chunk(waltest.Pages(t, v), wal.DefaultPageSize) {
 		n := len(windows)
 		h, _, err := wal.ParsePageHeader(page)
 		if n > 0 && (err != nil || h.Addr == windows[n-1].start+protocol.LSN(len(windows[n-1].bytes))) {

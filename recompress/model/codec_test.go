@@ -2,52 +2,14 @@ package model
 
 import (
 	"bytes"
-	"compress/gzip"
 	"flag"
 	"hash/crc32"
-	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal/waltest"
 )
-
-// sample is a stretch of real WAL that begins with a page.
-type sample struct {
-	name  string
-	start protocol.LSN
-	wal   []byte
-}
-
-// samples returns the WAL in testdata, written by PostgreSQL 15.
-func samples(tb testing.TB) []sample {
-	tb.Helper()
-	names, err := filepath.Glob("testdata/*.wal.gz")
-	if err != nil || len(names) == 0 {
-		tb.Fatalf("no samples: %v", err)
-	}
-	var out []sample
-	for _, name := range names {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		z, err := gzip.NewReader(bytes.NewReader(b))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		wal, err := io.ReadAll(z)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		start := protocol.LSN(le.Uint64(wal[8:]))
-		out = append(out, sample{strings.TrimSuffix(filepath.Base(name), ".wal.gz"), start, wal})
-	}
-	return out
-}
 
 // pair is the two ends of a stream.
 type pair struct {
@@ -93,29 +55,29 @@ func (p pair) split(tb testing.TB, start protocol.LSN, wal []byte, random *rand.
 
 func TestSamples(t *testing.T) {
 	p := newPair()
-	for _, s := range samples(t) {
-		p.reset(s.start)
-		n := p.pass(t, s.wal)
-		t.Logf("%-18s %6d -> %6d", s.name, len(s.wal), n)
-		if n*3 > len(s.wal)*2 {
-			t.Errorf("%s: %d bytes became %d", s.name, len(s.wal), n)
+	for _, s := range waltest.Samples(t) {
+		p.reset(s.Start)
+		n := p.pass(t, s.WAL)
+		t.Logf("%-18s %6d -> %6d", s.Name, len(s.WAL), n)
+		if n*3 > len(s.WAL)*2 {
+			t.Errorf("%s: %d bytes became %d", s.Name, len(s.WAL), n)
 		}
 	}
 }
 
 func TestRandomSplits(t *testing.T) {
 	p := newPair()
-	for _, s := range samples(t) {
+	for _, s := range waltest.Samples(t) {
 		for seed := range uint64(6) {
 			random := rand.New(rand.NewPCG(seed, 11))
 			most := []int{3, 40, 500, 5000, 20000, 60000}[seed]
-			wal := s.wal
+			wal := s.WAL
 			if most < 100 {
 				wal = wal[:16384]
 			}
 			skip := random.IntN(9000) // streams begin anywhere
-			t.Logf("%s seed %d skip %d", s.name, seed, skip)
-			p.split(t, s.start+protocol.LSN(skip), wal[skip:], random, most)
+			t.Logf("%s seed %d skip %d", s.Name, seed, skip)
+			p.split(t, s.Start+protocol.LSN(skip), wal[skip:], random, most)
 		}
 	}
 }
@@ -158,18 +120,18 @@ func mutate(wal []byte, random *rand.Rand) {
 
 func TestNearlyValidWAL(t *testing.T) {
 	p := newPair()
-	for _, s := range samples(t) {
+	for _, s := range waltest.Samples(t) {
 		for seed := range uint64(8) {
 			random := rand.New(rand.NewPCG(seed, 12))
-			wal := bytes.Clone(s.wal)
+			wal := bytes.Clone(s.WAL)
 			mutate(wal, random)
 			if seed%2 == 1 {
 				for range 20 { // and damage that the checksums show
 					wal[random.IntN(len(wal))] ^= 1 << random.IntN(8)
 				}
 			}
-			t.Logf("%s seed %d", s.name, seed)
-			p.split(t, s.start, wal, random, 30000)
+			t.Logf("%s seed %d", s.Name, seed)
+			p.split(t, s.Start, wal, random, 30000)
 		}
 	}
 }
@@ -178,12 +140,12 @@ func TestNearlyValidWAL(t *testing.T) {
 func TestVersions(t *testing.T) {
 	p := newPair()
 	for _, magic := range []uint16{0xD106, 0xD10D, 0xD113, 0xD116, 0xD118, 0xD119, 0x1234} {
-		for _, s := range samples(t) {
-			wal := bytes.Clone(s.wal)
+		for _, s := range waltest.Samples(t) {
+			wal := bytes.Clone(s.WAL)
 			for page := 0; page < len(wal); page += walPageBytes {
 				le.PutUint16(wal[page:], magic)
 			}
-			p.reset(s.start)
+			p.reset(s.Start)
 			p.pass(t, wal)
 		}
 	}
@@ -197,7 +159,7 @@ func TestNotWAL(t *testing.T) {
 		noise[i] = byte(random.Uint32())
 	}
 	zeros := make([]byte, 1<<20)
-	tail := append(append([]byte{}, samples(t)[0].wal[:20000]...), zeros...)
+	tail := append(append([]byte{}, waltest.Samples(t)[0].WAL[:20000]...), zeros...)
 	for name, wal := range map[string][]byte{"noise": noise, "zeros": zeros, "tail": tail} {
 		for _, start := range []protocol.LSN{0, 0x1000000, 0x1000123} {
 			p.reset(start)
@@ -214,28 +176,28 @@ func TestNotWAL(t *testing.T) {
 
 // TestSameBytes shows that what an encoder did before a reset leaves no trace.
 func TestSameBytes(t *testing.T) {
-	all := samples(t)
+	all := waltest.Samples(t)
 	used := NewEncoder()
 	for i, s := range all {
 		fresh := NewEncoder()
-		fresh.Reset(1, s.start)
-		used.Reset(1, s.start)
-		if !bytes.Equal(fresh.Append(nil, s.wal), used.Append(nil, s.wal)) {
-			t.Fatalf("%s: an encoder used for %d samples gives other bytes than a fresh one", s.name, i)
+		fresh.Reset(1, s.Start)
+		used.Reset(1, s.Start)
+		if !bytes.Equal(fresh.Append(nil, s.WAL), used.Append(nil, s.WAL)) {
+			t.Fatalf("%s: an encoder used for %d samples gives other bytes than a fresh one", s.Name, i)
 		}
 	}
 }
 
 func TestNoAllocationPerRecord(t *testing.T) {
 	p := newPair()
-	all := samples(t)
+	all := waltest.Samples(t)
 	var payload, out []byte
 	round := func() {
 		for _, s := range all {
-			p.reset(s.start)
-			payload = p.enc.Append(payload[:0], s.wal)
+			p.reset(s.Start)
+			payload = p.enc.Append(payload[:0], s.WAL)
 			var err error
-			if out, err = p.dec.Decode(out[:0], payload, len(s.wal)); err != nil {
+			if out, err = p.dec.Decode(out[:0], payload, len(s.WAL)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -255,9 +217,9 @@ func TestDamagedPayloads(t *testing.T) {
 	if *damageFlag > 0 {
 		rounds = *damageFlag
 	}
-	for _, s := range samples(t) {
-		enc.Reset(1, s.start)
-		good := enc.Append(nil, s.wal)
+	for _, s := range waltest.Samples(t) {
+		enc.Reset(1, s.Start)
+		good := enc.Append(nil, s.WAL)
 		random := rand.New(rand.NewPCG(uint64(len(good)), 14))
 		for range rounds {
 			bad := bytes.Clone(good)
@@ -267,14 +229,14 @@ func TestDamagedPayloads(t *testing.T) {
 			if random.IntN(3) == 0 {
 				bad = bad[:random.IntN(len(bad))]
 			}
-			dec.Reset(1, s.start)
-			out, err := dec.Decode(nil, bad, len(s.wal))
-			if err == nil && len(out) != len(s.wal) {
-				t.Fatalf("%s: %d bytes, want %d", s.name, len(out), len(s.wal))
+			dec.Reset(1, s.Start)
+			out, err := dec.Decode(nil, bad, len(s.WAL))
+			if err == nil && len(out) != len(s.WAL) {
+				t.Fatalf("%s: %d bytes, want %d", s.Name, len(out), len(s.WAL))
 			}
 			if err != nil {
-				if _, again := dec.Decode(nil, good, len(s.wal)); again == nil {
-					t.Fatalf("%s: a stream goes on after %v", s.name, err)
+				if _, again := dec.Decode(nil, good, len(s.WAL)); again == nil {
+					t.Fatalf("%s: a stream goes on after %v", s.Name, err)
 				}
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"walproxy/protocol/wal/waltest"
 )
 
 // scratch are the parts of a model that hold nothing from one piece to the next, or that nothing refers to after a reset.
@@ -16,9 +18,9 @@ var scratch = []string{"Coder", "wal", "at", "end", "decoding", "rec", "scratch"
 // So a model that has coded all the samples is, after its reset, what a new one is.
 func TestResetLeavesNothing(t *testing.T) {
 	used, fresh := newPair(), newPair()
-	for _, s := range samples(t) {
-		used.reset(s.start)
-		used.pass(t, s.wal)
+	for _, s := range waltest.Samples(t) {
+		used.reset(s.Start)
+		used.pass(t, s.WAL)
 	}
 	used.reset(0x5000000)
 	fresh.reset(0x5000000)

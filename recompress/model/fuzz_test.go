@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal/waltest"
 )
 
 // FuzzDecode feeds damaged payloads of real WAL, and anything else: whatever comes back is an error or bytes of the right length.
 func FuzzDecode(f *testing.F) {
 	enc := NewEncoder()
-	for _, s := range samples(f) {
-		wal := s.wal[:min(len(s.wal), 3*walPageBytes)]
-		enc.Reset(1, s.start)
-		f.Add(enc.Append(nil, wal), uint64(s.start), uint32(len(wal)))
+	for _, s := range waltest.Samples(f) {
+		wal := s.WAL[:min(len(s.WAL), 3*walPageBytes)]
+		enc.Reset(1, s.Start)
+		f.Add(enc.Append(nil, wal), uint64(s.Start), uint32(len(wal)))
 	}
 	f.Add([]byte{}, uint64(0), uint32(100000))
 	dec := NewDecoder()
@@ -29,8 +30,8 @@ func FuzzDecode(f *testing.F) {
 
 // FuzzRoundTrip codes arbitrary bytes in two pieces.
 func FuzzRoundTrip(f *testing.F) {
-	for _, s := range samples(f) {
-		f.Add(s.wal[:min(len(s.wal), 3*walPageBytes)], uint64(s.start), uint16(10000), false)
+	for _, s := range waltest.Samples(f) {
+		f.Add(s.WAL[:min(len(s.WAL), 3*walPageBytes)], uint64(s.Start), uint16(10000), false)
 	}
 	p := newPair()
 	f.Fuzz(func(t *testing.T, wal []byte, start uint64, cut uint16, sum bool) {

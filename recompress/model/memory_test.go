@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"walproxy/protocol/wal/waltest"
 )
 
 // TestLongText fills the memory of text more than once within a stream.
@@ -32,7 +34,7 @@ func TestLongText(t *testing.T) {
 
 // TestMemory holds both sides to what a node may spend on a stream: 24 MiB to read, and as much again to write and verify.
 func TestMemory(t *testing.T) {
-	all := samples(t)
+	all := waltest.Samples(t)
 	heap := func() uint64 {
 		runtime.GC()
 		var s runtime.MemStats
@@ -43,8 +45,8 @@ func TestMemory(t *testing.T) {
 	p := newPair()
 	for range 3 {
 		for _, s := range all {
-			p.reset(s.start)
-			p.pass(t, s.wal)
+			p.reset(s.Start)
+			p.pass(t, s.WAL)
 		}
 	}
 	used := heap() - before

@@ -42,6 +42,8 @@ type model struct {
 	text       text
 	store      store
 	image      imageState
+	more       morePages
+	postings   postings
 	pruned     pruned
 	compressed compressed
 	near       neighbourMaps
@@ -70,6 +72,8 @@ func (m *model) reset(tli protocol.Timeline, start protocol.LSN) {
 	m.text.reset()
 	m.store.reset()
 	m.image.reset()
+	m.more.reset()
+	m.postings.reset()
 	m.pruned = pruned{}
 	m.near.reset()
 	m.compressed.reset()

@@ -2,60 +2,13 @@ package undo
 
 import (
 	"bytes"
-	"compress/gzip"
-	"flag"
 	"hash/crc32"
-	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal/waltest"
 )
-
-var seedFlag = flag.Uint64("seed", 0, "replay the random tests with this seed; 0 takes a new one")
-
-func random(t testing.TB) *rand.Rand {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("replay with -seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
-type sample struct {
-	name  string
-	start protocol.LSN
-	wal   []byte
-}
-
-// samples are cuts of real WAL that the model's tests keep.
-func samples(tb testing.TB) (out []sample) {
-	tb.Helper()
-	names, err := filepath.Glob("../model/testdata/*.wal.gz")
-	if err != nil || len(names) == 0 {
-		tb.Fatalf("no samples: %v", err)
-	}
-	for _, name := range names {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		z, err := gzip.NewReader(bytes.NewReader(b))
-		if err != nil {
-			tb.Fatal(err)
-		}
-		wal, err := io.ReadAll(z)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		out = append(out, sample{filepath.Base(name), protocol.LSN(le.Uint64(wal[8:])), wal})
-	}
-	return out
-}
 
 // pair is the two ends of a stream.
 type pair struct {
@@ -91,16 +44,16 @@ func (p *pair) pass(tb testing.TB, piece []byte) int {
 }
 
 func TestRoundTrip(t *testing.T) {
-	r := random(t)
-	for _, s := range samples(t) {
-		p := newPair(s.start)
-		if n := p.pass(t, s.wal); n >= len(s.wal) {
-			t.Errorf("%s: %d bytes became %d", s.name, len(s.wal), n)
+	r := waltest.Random(t)
+	for _, s := range waltest.Samples(t) {
+		p := newPair(s.Start)
+		if n := p.pass(t, s.WAL); n >= len(s.WAL) {
+			t.Errorf("%s: %d bytes became %d", s.Name, len(s.WAL), n)
 		}
 		for _, largest := range []int{40, 3000, 60_000} {
 			from := r.IntN(20_000)
-			p.reset(s.start + protocol.LSN(from))
-			for wal := s.wal[from:]; len(wal) > 0; {
+			p.reset(s.Start + protocol.LSN(from))
+			for wal := s.WAL[from:]; len(wal) > 0; {
 				n := min(1+r.IntN(largest), len(wal))
 				p.pass(t, wal[:n])
 				wal = wal[n:]
@@ -135,15 +88,15 @@ func damage(r *rand.Rand, wal []byte) {
 }
 
 func TestNearlyValidWAL(t *testing.T) {
-	r := random(t)
-	for _, s := range samples(t) {
+	r := waltest.Random(t)
+	for _, s := range waltest.Samples(t) {
 		for round := range 6 {
-			wal := bytes.Clone(s.wal)
+			wal := bytes.Clone(s.WAL)
 			damage(r, wal)
 			for range 20 * (round % 2) {
 				wal[r.IntN(len(wal))] ^= 1 << r.IntN(8)
 			}
-			p := newPair(s.start)
+			p := newPair(s.Start)
 			n := r.IntN(len(wal))
 			p.pass(t, wal[:n])
 			p.pass(t, wal[n:])
@@ -153,27 +106,27 @@ func TestNearlyValidWAL(t *testing.T) {
 
 // Every bit of an undone form flipped, and every shorter one: an error or as many bytes as were asked for.
 func TestDamagedInput(t *testing.T) {
-	for _, s := range samples(t) {
-		p := newPair(s.start)
-		for _, piece := range [][]byte{s.wal[:700], s.wal[:20_000]} {
-			p.enc.Reset(1, s.start)
+	for _, s := range waltest.Samples(t) {
+		p := newPair(s.Start)
+		for _, piece := range [][]byte{s.WAL[:700], s.WAL[:20_000]} {
+			p.enc.Reset(1, s.Start)
 			undone := p.enc.Append(nil, piece)
 			step := 1 + len(undone)*8/700
 			for bit := 0; bit < len(undone)*8; bit += step {
 				bad := bytes.Clone(undone)
 				bad[bit/8] ^= 1 << (bit % 8)
-				p.dec.Reset(1, s.start)
+				p.dec.Reset(1, s.Start)
 				if out, err := p.dec.Append([]byte("kept"), bad, len(piece)); err == nil && len(out) != 4+len(piece) || err != nil && len(out) != 4 {
-					t.Fatalf("%s, bit %d: %d bytes, %v", s.name, bit, len(out), err)
+					t.Fatalf("%s, bit %d: %d bytes, %v", s.Name, bit, len(out), err)
 				}
 			}
 			for n := 0; n < len(undone); n += step {
-				p.dec.Reset(1, s.start)
+				p.dec.Reset(1, s.Start)
 				if _, err := p.dec.Append(nil, undone[:n], len(piece)); err == nil {
-					t.Fatalf("%s: cut to %d of %d bytes and nothing said", s.name, n, len(undone))
+					t.Fatalf("%s: cut to %d of %d bytes and nothing said", s.Name, n, len(undone))
 				}
 				if _, err := p.dec.Append(nil, undone, len(piece)); err == nil {
-					t.Fatalf("%s: the stream went on after an error", s.name)
+					t.Fatalf("%s: the stream went on after an error", s.Name)
 				}
 			}
 		}
@@ -181,20 +134,20 @@ func TestDamagedInput(t *testing.T) {
 }
 
 func TestNoAllocation(t *testing.T) {
-	for _, s := range samples(t) {
-		p := newPair(s.start)
-		p.pass(t, s.wal)
+	for _, s := range waltest.Samples(t) {
+		p := newPair(s.Start)
+		p.pass(t, s.WAL)
 		if n := testing.AllocsPerRun(3, func() {
-			p.reset(s.start)
-			p.pass(t, s.wal)
+			p.reset(s.Start)
+			p.pass(t, s.WAL)
 		}); n > 0 {
-			t.Errorf("%s: %v allocations for a stream", s.name, n)
+			t.Errorf("%s: %v allocations for a stream", s.Name, n)
 		}
 	}
 }
 
 func TestDistanceOfXid(t *testing.T) {
-	r := random(t)
+	r := waltest.Random(t)
 	interesting := []uint32{0, 1, 1 << 31, 1<<31 - 1, 1<<31 + 1, 1<<32 - 1}
 	for range 1000 {
 		interesting = append(interesting[:6], r.Uint32(), r.Uint32())
@@ -211,10 +164,10 @@ func TestDistanceOfXid(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	enc := NewEncoder()
-	for _, s := range samples(f) {
+	for _, s := range waltest.Samples(f) {
 		for _, n := range []int{900, 24_000} {
-			enc.Reset(1, s.start)
-			f.Add(enc.Append(nil, s.wal[:n]), uint64(s.start), uint32(n))
+			enc.Reset(1, s.Start)
+			f.Add(enc.Append(nil, s.WAL[:n]), uint64(s.Start), uint32(n))
 		}
 	}
 	dec := NewDecoder()
@@ -229,9 +182,9 @@ func FuzzDecode(f *testing.F) {
 }
 
 func FuzzRoundTrip(f *testing.F) {
-	for _, s := range samples(f) {
-		f.Add(s.wal[:24_000], uint64(s.start), uint16(10_000), uint64(0))
-		f.Add(s.wal[:24_000], uint64(s.start), uint16(300), uint64(7))
+	for _, s := range waltest.Samples(f) {
+		f.Add(s.WAL[:24_000], uint64(s.Start), uint16(10_000), uint64(0))
+		f.Add(s.WAL[:24_000], uint64(s.Start), uint16(300), uint64(7))
 	}
 	p := newPair(0)
 	f.Fuzz(func(t *testing.T, wal []byte, start uint64, cut uint16, seed uint64) {

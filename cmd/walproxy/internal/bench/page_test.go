@@ -2,14 +2,11 @@ package bench
 
 import (
 	"bytes"
-	"compress/gzip"
-	"fmt"
-	"io"
-	"os"
 	"slices"
 	"testing"
 
 	"walproxy/protocol/wal"
+	"walproxy/protocol/wal/waltest"
 )
 
 // The page images of real servers, by the resource manager whose record holds them, are of the kinds that they must be.
@@ -53,22 +50,9 @@ func TestPageKinds(t *testing.T) {
 // eachCorpusRecord calls do with every record of the corpus of version v, page by page, so that jumps do not matter.
 func eachCorpusRecord(t *testing.T, v wal.Version, do func(*wal.Record)) {
 	t.Helper()
-	f, err := os.Open(fmt.Sprintf("../../../../protocol/wal/testdata/pg%d.wal.gz", v))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	gz, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := io.ReadAll(gz)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var walker *wal.Walker
 	var r wal.Record
-	for page := range slices.Chunk(all, wal.DefaultPageSize) {
+	for page := range slices.Chunk(waltest.Pages(t, v), wal.DefaultPageSize) {
 		h, _, err := wal.ParsePageHeader(page)
 		if err == nil && (walker == nil || walker.Position() != h.Addr) {
 			walker = wal.NewWalker(h.Addr, wal.Options{Stream: wal.Stream{SegmentSize: mib}})

@@ -2,9 +2,7 @@ package inspect
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,28 +11,15 @@ import (
 	"walproxy/protocol"
 	"walproxy/protocol/link"
 	"walproxy/protocol/wal"
+	"walproxy/protocol/wal/waltest"
 	"walproxy/recompress"
 )
 
 // sealedSample returns a file with real WAL of which a record in the middle was made a checkpoint, as a sealed window.
 func sealedSample(t *testing.T) (file string, first, checkpoint protocol.LSN) {
-	packed, err := os.ReadFile("../../../../recompress/model/testdata/oltp.wal.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, _, err := wal.ParsePageHeader(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	walker := wal.NewWalker(page.Addr, wal.Options{})
+	sample := waltest.Named(t, "oltp")
+	content := sample.WAL
+	walker := wal.NewWalker(sample.Start, wal.Options{})
 	if err := walker.Feed(bytes.Clone(content)); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +30,7 @@ func sealedSample(t *testing.T) (file string, first, checkpoint protocol.LSN) {
 		if first == 0 {
 			first = ev.Start
 		}
-		at := int(ev.Start - page.Addr)
+		at := int(ev.Start - sample.Start)
 		if at > len(content)/2 && uint64(ev.Start)%8192+uint64(len(ev.Data)) < 8192 {
 			checkpoint = ev.Start
 			record := content[at : at+len(ev.Data)]
@@ -58,7 +43,7 @@ func sealedSample(t *testing.T) (file string, first, checkpoint protocol.LSN) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := link.Frame{Timeline: 1, Start: page.Addr, RawLen: uint32(len(content)), RawSum: link.Checksum(content), Payload: content}
+	f := link.Frame{Timeline: 1, Start: sample.Start, RawLen: uint32(len(content)), RawSum: link.Checksum(content), Payload: content}
 	f.Seal()
 	h := link.WindowHeader{Kind: link.WindowLive, SystemID: 7, Timeline: 1, SegmentSize: 16 << 20, WALBlockSize: 8192, ResetDistance: 4 << 20, Start: f.Start}
 	window, _, err := sealer.Seal(nil, h, func(yield func(*link.Frame, error) bool) { yield(&f, nil) })
