@@ -124,7 +124,7 @@ func hotStandbyFlips(ctx context.Context, t *testing.T, primary, standby *pgclus
 	must(t, primary.Stop(ctx, pgcluster.Fast))
 	must(t, standby.Promote(ctx))
 	write(ctx, t, standby, 10) // a server tells its idle clients of a promotion when there is WAL
-	var ended time.Time // of the server's stream
+	var ended time.Time        // of the server's stream
 	for _, c := range []*wire.Conn{streaming, streamingThrough} {
 		must(t, c.UntilQuietly("c"))
 		if c == streaming {
