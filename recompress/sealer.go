@@ -43,7 +43,21 @@ type Sealer struct {
 	writer *Writer     // for the window in progress
 	stream *Writer     // for it too, without records that are coded alone; nil if writer codes none
 	wal    []byte      // of it
+	made   []proof     // of the frames in the result, as writer or stream made them
+	spared []proof     // of those in spare
 	end    *link.Frame // the frame that ends its timeline, if there is one
+}
+
+// proof is what says that a frame holds a stretch of the window's WAL.
+type proof struct {
+	start    protocol.LSN
+	rawBytes uint32
+	rawSum   uint32
+	sum      uint32
+}
+
+func proofOf(f *link.Frame) proof {
+	return proof{start: f.Start, rawBytes: f.RawLen, rawSum: f.RawSum, sum: f.Sum}
 }
 
 // form is how a Writer codes.
@@ -180,7 +194,9 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 	s.wal, s.end = s.wal[:0], nil
 	stats.BytesBefore = link.WindowHeaderBytes
 	next, cursor := h.Start, link.Cursor{}
-	place := follower{pos: h.Start, lost: uint64(h.Start)%walPageBytes != 0}
+	var header [link.MaxFrameHeaderBytes]byte
+	var place follower
+	modelled := false // there was a frame of the model; settled asks for torn ones only then
 	for f, err := range frames {
 		if err != nil {
 			return seen, err
@@ -196,11 +212,15 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 		if s.wal, err = s.reader.Decode(s.wal, f); err != nil {
 			return seen, err
 		}
-		if place.pass(s.wal[from:]); place.rest > 0 && !isEnd {
-			seen.torn++
+		if !modelled && f.Codec == link.CodecModel {
+			modelled, place = true, follower{pos: f.Start, lost: uint64(f.Start)%walPageBytes != 0}
 		}
-		s.spare = cursor.Append(s.spare[:0], f) // for its length
-		stats.BytesBefore += int64(len(s.spare))
+		if modelled && !isEnd {
+			if place.pass(s.wal[from:]); place.rest > 0 {
+				seen.torn++
+			}
+		}
+		stats.BytesBefore += int64(len(cursor.AppendHeader(header[:0], f)) + len(f.Payload))
 		stats.FramesBefore++
 		if isEnd {
 			end := *f
@@ -226,15 +246,16 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 func (s *Sealer) seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Frame, error], settled bool, stats *SealStats) (out []byte, err error) {
 	out = dst
 	if !settled {
-		if out, err = s.encode(dst, h, s.writer, stats); err != nil {
+		if out, err = s.encode(dst, h, s.writer, &s.made, stats); err != nil {
 			return nil, err
 		}
 		if s.stream != nil { // records that are coded alone must not cost bytes
-			if s.spare, err = s.encode(s.spare[:0], h, s.stream, stats); err != nil {
+			if s.spare, err = s.encode(s.spare[:0], h, s.stream, &s.spared, stats); err != nil {
 				return nil, err
 			}
 			if len(s.spare) < len(out)-len(dst) {
 				out = append(out[:len(dst)], s.spare...)
+				s.made, s.spared = s.spared, s.made
 			}
 		}
 		stats.Encoded = true
@@ -247,23 +268,31 @@ func (s *Sealer) seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Fr
 			out, stats.Encoded = append(out[:len(dst)], s.spare...), false
 		}
 	}
+	if !stats.Encoded {
+		s.made = s.made[:0]
+	}
 	return out, s.verify(out[len(dst):], h, stats)
 }
 
 // encode codes s.wal anew. The writer decodes and compares each frame.
-func (s *Sealer) encode(dst []byte, h link.WindowHeader, w *Writer, stats *SealStats) ([]byte, error) {
+func (s *Sealer) encode(dst []byte, h link.WindowHeader, w *Writer, made *[]proof, stats *SealStats) ([]byte, error) {
 	w.Reset()
 	before := w.Stats().Mismatches
 	s.builder.Begin(dst, h)
+	*made = (*made)[:0]
+	add := func(f *link.Frame) error {
+		*made = append(*made, proofOf(f))
+		return s.builder.Add(f)
+	}
 	place := follower{pos: h.Start, lost: uint64(h.Start)%walPageBytes != 0}
 	for at := 0; at < len(s.wal); {
 		piece := s.wal[at : at+place.frame(s.wal[at:])]
-		if err := w.Write(h.Timeline, h.Start+protocol.LSN(at), piece, s.builder.Add); err != nil {
+		if err := w.Write(h.Timeline, h.Start+protocol.LSN(at), piece, add); err != nil {
 			return nil, err
 		}
 		at += len(piece)
 	}
-	if err := w.Flush(s.builder.Add); err != nil {
+	if err := w.Flush(add); err != nil {
 		return nil, err
 	}
 	stats.Mismatches += w.Stats().Mismatches - before
@@ -290,17 +319,22 @@ func (s *Sealer) keep(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Fr
 }
 
 // verify reads the window back from its bytes: all of s.wal is in it, frame by frame. That the payloads yield it was seen when
-// the frames were decoded; their checksums say that they are still the same.
+// the frames were decoded; their checksums say that they are still the same. Those of frames that the writer made are known: it took
+// them of s.wal.
 func (s *Sealer) verify(window []byte, h link.WindowHeader, stats *SealStats) error {
 	stats.Frames = 0
-	wal, at := s.wal, h.Start
+	wal, at, made := s.wal, h.Start, s.made
 	got, err := link.ReadWindow(window, func(f *link.Frame) error {
 		stats.Frames++
 		if f.Codec == link.CodecTimelineEnd {
 			return nil
 		}
-		if f.Start != at || int(f.RawLen) > len(wal) || !f.Holds(wal[:f.RawLen]) {
+		known := len(made) > 0
+		if f.Start != at || int(f.RawLen) > len(wal) || known && proofOf(f) != made[0] || !known && !f.Holds(wal[:f.RawLen]) {
 			return corrupt(f, "the sealed window holds other WAL")
+		}
+		if known {
+			made = made[1:]
 		}
 		wal, at = wal[f.RawLen:], f.End()
 		return nil

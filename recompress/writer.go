@@ -274,11 +274,12 @@ func (w *Writer) encode(f *link.Frame, wal []byte) bool {
 	return w.proven(f, wal)
 }
 
-// proven reports whether f decodes to wal; if not, it counts.
+// proven reports whether f decodes to wal, of which its RawSum was made; if not, it counts.
 func (w *Writer) proven(f *link.Frame, wal []byte) (ok bool) {
 	var err error
-	w.decoded, err = w.check.Decode(w.decoded[:0], f)
+	w.decoded, err = w.check.decode(w.decoded[:0], f)
 	if ok = err == nil && bytes.Equal(w.decoded, wal); !ok {
+		w.check.stream = 0
 		w.mismatches.Add(1)
 	}
 	return ok

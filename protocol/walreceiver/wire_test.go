@@ -119,6 +119,8 @@ type nullSink struct {
 
 func (*nullSink) Ahead(protocol.LSN) {}
 
+func (*nullSink) Release(context.Context) error { return nil }
+
 func (n *nullSink) WAL(_ context.Context, _ protocol.Timeline, _ protocol.LSN, wal []byte) error {
 	n.bytes += len(wal)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"walproxy/protocol"
+	"walproxy/protocol/datapage"
 	"walproxy/protocol/wal"
 )
 
@@ -334,8 +335,8 @@ func (d *Decoder) image(r []byte, k *part) []byte {
 		return r
 	}
 	r = append(r, h...)
-	r = movePointers(r, pointers, true)
-	r = restore(r, tuples[:len(tuples)-special], (form-imageColumns)*8)
+	r = datapage.AppendPointers(r, pointers)
+	r = datapage.AppendRows(r, tuples[:len(tuples)-special], (form-imageColumns)*8)
 	return append(r, tuples[len(tuples)-special:]...)
 }
 

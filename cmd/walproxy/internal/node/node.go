@@ -98,7 +98,7 @@ func (n *Node) openFeed() (err error) {
 	}
 	n.redo.identity = n.log.Identity
 	n.feed, err = feed.New(n.log, feed.Options{
-		Recompress: n.config.Recompress.Options(), BacklogBytes: uint64(n.config.Recompress.Backlog), MakeRoom: n.makeRoom, Observe: n.observe,
+		Recompress: n.config.Recompress.Options(), BacklogBytes: uint64(n.config.Recompress.Backlog), Hold: n.config.Recompress.Hold, MakeRoom: n.makeRoom, Observe: n.observe,
 		Logger: n.logger, Metrics: n.metrics.feed,
 	})
 	return err
@@ -160,6 +160,7 @@ func (n *Node) Run(ctx context.Context) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.receive(ctx) })
+	group.Go(func() error { return n.feed.Hold(ctx) })
 	for _, l := range listeners {
 		group.Go(func() error { return n.server.Serve(ctx, l) })
 	}
