@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	readBufferBytes = 256 << 10
+	readBufferBytes = 512 << 10
 	headerBytes     = 1 + 4 // kind and length of a message
 	// longBytes is the length of a message behind which others are not read ahead.
-	longBytes = 32 << 10
+	longBytes = 192 << 10
 	// maxCommandBytes bounds a message outside of a stream; a timeline history is the largest that is expected.
 	maxCommandBytes = 2 << 20
 	// maxPlainBytes bounds a message of a plain stream: 16 WAL pages of at most 64 KiB behind a header, doubled.
@@ -160,6 +160,19 @@ func (c *wire) next(limit int) (kind byte, body []byte, err error) {
 	kind, body = c.buf[c.r], c.buf[c.r+headerBytes:c.r+total:c.r+total]
 	c.r += total
 	return kind, body, nil
+}
+
+// following returns the body of the message behind the one that next returned last, if it is of that kind and has arrived whole; else
+// nil. A call of next returns it then, and leaves the body of the one before as it is.
+func (c *wire) following(kind byte) []byte {
+	b := c.buf[c.r:c.w]
+	if len(b) < headerBytes || b[0] != kind {
+		return nil
+	}
+	if total := 1 + int64(binary.BigEndian.Uint32(b[1:])); total >= headerBytes && total <= int64(len(b)) {
+		return b[headerBytes:total]
+	}
+	return nil
 }
 
 // send writes the messages that add has gathered. It gives up after within.

@@ -5,6 +5,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ type Options struct {
 	// arrived. 0: it never does.
 	BacklogBytes uint64
 	MakeRoom     func(ctx context.Context, full error) error
+	// Hold is how long, at most, the record that is incomplete at the end of a chunk is kept back for the rest of it; Feed.Hold must
+	// run then. 0: no record is.
+	Hold time.Duration
 	// Observe is given all WAL that is taken in, in order, by the goroutine that writes; wal is valid during the call. nil: nobody.
 	Observe func(tli protocol.Timeline, start protocol.LSN, wal []byte)
 	Logger  *zap.Logger
@@ -45,14 +49,18 @@ type Feed struct {
 
 	behind atomic.Bool // the upstream is further ahead than behindBytes
 
-	// The writing goroutine's own.
-	writer *recompress.Writer // chunks to frames
-	verify *recompress.Reader // frames from a link are decoded before they count
-	synced uint32             // the stream that verify is in the middle of; 0 if none
-	flow   flow
-	raw    []byte             // decoded frame, unless it is a raw one
-	ahead  protocol.LSN       // up to where the upstream could send
-	hurry  bool
+	// The writing goroutine's own; with Options.Hold, of whoever has writing.
+	writing sync.Mutex
+	holder  recompress.Holder
+	since   time.Time          // when it began to hold what it holds
+	holds   chan struct{}      // of capacity 1: it holds something
+	writer  *recompress.Writer // chunks to frames
+	verify  *recompress.Reader // frames from a link are decoded before they count
+	synced  uint32             // the stream that verify is in the middle of; 0 if none
+	flow    flow
+	raw     []byte       // decoded frame, unless it is a raw one
+	ahead   protocol.LSN // up to where the upstream could send
+	hurry   bool
 }
 
 // New returns a feed over log. It does not own log.
@@ -76,7 +84,7 @@ func New(log *spool.Log, opt Options) (*Feed, error) {
 	}
 	f := &Feed{
 		log: log, opt: opt, zap: opt.Logger.Named("feed"), tail: newTail(opt.TailBytes),
-		writer: writer, verify: verify,
+		writer: writer, verify: verify, holds: make(chan struct{}, 1),
 	}
 	if s := log.State(); s.Timeline != 0 {
 		f.tail.push(s.Timeline, s.End, nil)
@@ -105,19 +113,19 @@ const (
 	behindInterval = 500 * time.Millisecond
 	behindQuiet    = 50 * time.Millisecond
 	bulkQuiet      = 10 * time.Millisecond // without WAL: it has stopped
-	// Without fsync nothing takes time, and a report for each chunk would cost more than the chunk. A transaction of a few pages
-	// is reported at once.
-	unsyncedBytes    = 64 << 10
-	unsyncedInterval = 2 * time.Millisecond
 )
 
 // Sync makes what was written durable whenever there is something to do, until ctx ends; then once more.
 // Waits of several appends share one fsync.
 func (f *Feed) Sync(ctx context.Context) error {
+	if f.log.NoSync() { // nothing ever is
+		<-ctx.Done()
+		return nil
+	}
 	for {
 		changed := f.log.Changed()
 		if s := f.log.State(); s.Flushed < s.End {
-			if s.End-s.Flushed > f.bulkMark() {
+			if s.End-s.Flushed > bulkBytes {
 				f.awaitBulk(ctx)
 			}
 			if err := f.log.Sync(); err != nil {
@@ -137,10 +145,7 @@ func (f *Feed) Sync(ctx context.Context) error {
 // then: to be woken by every append costs more than the appends.
 func (f *Feed) awaitBulk(ctx context.Context) {
 	interval, pause := bulkInterval, bulkQuiet
-	switch {
-	case f.log.NoSync():
-		interval, pause = unsyncedInterval, unsyncedInterval
-	case f.behind.Load():
+	if f.behind.Load() {
 		interval, pause = behindInterval, behindQuiet
 	}
 	began := time.Now()
@@ -159,12 +164,4 @@ func (f *Feed) awaitBulk(ctx context.Context) {
 		at = end
 		timer.Reset(pause)
 	}
-}
-
-// bulkMark returns how much WAL that is not durable counts as bulk.
-func (f *Feed) bulkMark() protocol.LSN {
-	if f.log.NoSync() {
-		return unsyncedBytes
-	}
-	return bulkBytes
 }

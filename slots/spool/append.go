@@ -48,6 +48,9 @@ func (l *Log) Append(f *link.Frame) error {
 		return fmt.Errorf("append frame at %s on timeline %d: %w", f.Start, f.Timeline, err)
 	}
 	l.publish(f, w, end)
+	if l.noSync {
+		return l.Sync() // it has nothing to do, but for the files of windows that are complete
+	}
 	return nil
 }
 
@@ -218,6 +221,9 @@ func (l *Log) publish(f *link.Frame, w *window, end link.TimelineEnd) {
 		l.lines = append(l.lines, &line{timeline: end.Next, begin: f.Start, end: f.Start})
 		l.state.Timeline = end.Next
 		l.state.Flushed = min(l.state.Flushed, f.Start)
+	}
+	if l.noSync && len(l.unsynced) == 1 && l.durable == w {
+		l.synced, l.state.Flushed = l.appends, l.state.End
 	}
 	bytes := l.state.Bytes
 	l.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 const (
 	firstBufferBytes = 32 << 10
 	// maxBufferBytes bounds what a reader reads ahead. Only a larger frame makes the buffer larger, for as long as it lasts.
-	maxBufferBytes = 256 << 10
+	maxBufferBytes = 256<<10 + 2*link.MaxFrameHeaderBytes
 )
 
 // frames reads the frames of one window file in order. The caller says how far the file is complete.

@@ -95,6 +95,7 @@ type Log struct {
 	failed    error // sticky: fsync failed, or closed
 
 	changed   notify.Notifier // of State
+	flushed   notify.Notifier // of State.Flushed
 	appended  notify.Notifier // of what readers see
 	completed notify.Notifier // of what can be sealed
 }
@@ -202,6 +203,9 @@ func (l *Log) Windows() []WindowInfo {
 
 // Changed returns a channel that is closed at the next change of State. Take it before looking at State.
 func (l *Log) Changed() <-chan struct{} { return l.changed.Wait() }
+
+// Flushed returns a channel that is closed at the next change of State().Flushed.
+func (l *Log) Flushed() <-chan struct{} { return l.flushed.Wait() }
 
 // Timelines returns what is held of each timeline, in ascending order; the last one is State's, also if nothing of it is held yet.
 func (l *Log) Timelines() []TimelineSpan {

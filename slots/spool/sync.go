@@ -65,6 +65,7 @@ func (l *Log) syncUntil(enough func() bool) error {
 		l.closeSynced(windows[:len(windows)-1])
 	}
 	l.changed.Notify()
+	l.flushed.Notify()
 	if completed {
 		l.completed.Notify()
 	}
