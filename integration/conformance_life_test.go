@@ -161,7 +161,7 @@ func (d *door) shutsDown(ctx context.Context, t *testing.T, standby *pgcluster.C
 func TestConformanceContrecord(t *testing.T) {
 	t.Parallel()
 	t.Run("52_overwritten_record", func(t *testing.T) {
-		for _, major := range where(13, 18) {
+		for _, major := range where(18) {
 			t.Run(fmt.Sprint(major), func(t *testing.T) {
 				t.Parallel()
 				ctx := setting(t, patience)
@@ -202,7 +202,7 @@ func TestConformanceContrecord(t *testing.T) {
 func TestConformanceCascade(t *testing.T) {
 	t.Parallel()
 	t.Run("63_middle_is_promoted", func(t *testing.T) {
-		for _, major := range where(13, 18) {
+		for _, major := range where(18) {
 			t.Run(fmt.Sprint(major), func(t *testing.T) {
 				t.Parallel()
 				ctx := setting(t, patience)

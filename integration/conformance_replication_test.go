@@ -27,7 +27,7 @@ type twins struct {
 
 const (
 	segmentBytes = 1 << 20
-	bigRecord    = 24 << 20 // more than sockets hold
+	bigRecord    = 12 << 20 // more than sockets hold
 )
 
 // TestConformanceReplication holds the statements about commands and streams that depend on the state of a server, each by doing

@@ -255,22 +255,8 @@ func logicalWaits(ctx context.Context, t *testing.T, primary, standby *pgcluster
 	must(t, <-got)
 }
 
-// TestBarman runs Debian's Barman with the node as its only server: receive-wal, backup by pg_basebackup, check. Barman looks for a
-// slot on the server that its SQL goes to, so it uses none here, and for that wants to see archive_command at work as well.
-func TestBarman(t *testing.T) {
-	t.Parallel()
-	ctx := setting(t, patience)
-	home, err := pgcluster.TempDir("barman-")
-	must(t, err)
-	defer func() { must(t, os.RemoveAll(home)) }()
-	must(t, os.MkdirAll(filepath.Join(home, "main", "incoming"), 0o700)) // else archive_command fails until Barman makes it
-	must(t, pgcluster.Own(home))
-	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, NoFsync: true, Conf: append([]string{
-		"archive_mode = on", fmt.Sprintf("archive_command = 'cp %%p %s/main/incoming/%%f'", home),
-	}, fastRetry...)})
-	node := sqlNode(ctx, t, primary.Conninfo(), "node")
-	config := filepath.Join(home, "barman.conf")
-	must(t, os.WriteFile(config, fmt.Appendf(nil, `[barman]
+// barmanConfig needs a home, the conninfo of a node, and the directory of PostgreSQL's programs.
+const barmanConfig = `[barman]
 barman_user = postgres
 barman_home = %[1]s
 barman_lock_directory = %[1]s
@@ -291,7 +277,24 @@ backup_method = postgres
 streaming_archiver = on
 slot_name = barman
 path_prefix = %[3]s
-`, home, node.Conninfo(), primary.Install.Bin), 0o644))
+`
+
+// TestBarman runs Debian's Barman with the node as its only server: receive-wal, backup by pg_basebackup, check. Barman looks for a
+// slot on the server that its SQL goes to, so it uses none here, and for that wants to see archive_command at work as well.
+func TestBarman(t *testing.T) {
+	t.Parallel()
+	ctx := setting(t, patience)
+	home, err := pgcluster.TempDir("barman-")
+	must(t, err)
+	defer func() { must(t, os.RemoveAll(home)) }()
+	must(t, os.MkdirAll(filepath.Join(home, "main", "incoming"), 0o700)) // else archive_command fails until Barman makes it
+	must(t, pgcluster.Own(home))
+	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, NoFsync: true, Conf: append([]string{
+		"archive_mode = on", fmt.Sprintf("archive_command = 'cp %%p %s/main/incoming/%%f'", home),
+	}, fastRetry...)})
+	node := sqlNode(ctx, t, primary.Conninfo(), "node")
+	config := filepath.Join(home, "barman.conf")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, barmanConfig, home, node.Conninfo(), primary.Install.Bin), 0o644))
 	barman := func(args ...string) string {
 		t.Helper()
 		out, err := pgcluster.RunAs(ctx, "barman", append([]string{"-c", config}, args...)...)
