@@ -26,16 +26,16 @@ func noiseInserts(r *rand.Rand, start protocol.LSN, size, row int) (b []byte, en
 		}
 		body = append(append(body, 255, 3), 3, 0, 8, 2, 24)
 		body = append(append(body, noise(r, n)...), byte(xid%50), 0, 0)
-		b, prev = appendRecord(b, start, prev, xid, 10, 0, body)
+		b, prev = appendRecord(b, walPageBytes, start, prev, xid, 10, 0, body)
 		commit := binary.LittleEndian.AppendUint64([]byte{255, 8}, 700_000_000_000_000+uint64(xid)*1000+r.Uint64N(1000))
-		b, prev = appendRecord(b, start, prev, xid, 1, 0, commit)
+		b, prev = appendRecord(b, walPageBytes, start, prev, xid, 1, 0, commit)
 		ends = append(ends, len(b))
 	}
 	return b, ends
 }
 
-// appendRecord appends a record with the page headers before and within it, and padding.
-func appendRecord(b []byte, start, prev protocol.LSN, xid uint32, rmgr, info byte, body []byte) ([]byte, protocol.LSN) {
+// appendRecord appends a record with the headers of the WAL pages of pageBytes before and within it, and padding.
+func appendRecord(b []byte, pageBytes int, start, prev protocol.LSN, xid uint32, rmgr, info byte, body []byte) ([]byte, protocol.LSN) {
 	record := make([]byte, wal.RecordHeaderBytes, wal.RecordHeaderBytes+len(body)+8)
 	record = append(record, body...)
 	binary.LittleEndian.PutUint32(record, uint32(len(record)))
@@ -50,7 +50,7 @@ func appendRecord(b []byte, start, prev protocol.LSN, xid uint32, rmgr, info byt
 	at := protocol.LSN(0)
 	for left := size; len(record) > 0; {
 		pos := start + protocol.LSN(len(b))
-		if pos%walPageBytes == 0 {
+		if int(pos)%pageBytes == 0 {
 			header := [wal.LongHeaderBytes]byte{0x10, 0xd1, 0, 0, 1}
 			n := wal.ShortHeaderBytes
 			if at != 0 {
@@ -62,7 +62,7 @@ func appendRecord(b []byte, start, prev protocol.LSN, xid uint32, rmgr, info byt
 				n = wal.LongHeaderBytes
 				binary.LittleEndian.PutUint64(header[24:], 7)
 				binary.LittleEndian.PutUint32(header[32:], 16<<20)
-				binary.LittleEndian.PutUint32(header[36:], walPageBytes)
+				binary.LittleEndian.PutUint32(header[36:], uint32(pageBytes))
 			}
 			binary.LittleEndian.PutUint64(header[8:], uint64(pos))
 			b = append(b, header[:n]...)
@@ -71,7 +71,7 @@ func appendRecord(b []byte, start, prev protocol.LSN, xid uint32, rmgr, info byt
 		if at == 0 {
 			at = pos
 		}
-		n := min(len(record), walPageBytes-int(pos%walPageBytes))
+		n := min(len(record), pageBytes-int(pos)%pageBytes)
 		b, record = append(b, record[:n]...), record[n:]
 		left -= n
 	}
