@@ -100,7 +100,7 @@ func hotStandbyFlips(ctx context.Context, t *testing.T, primary, standby *pgclus
 			c, err := wire.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 			must(t, err)
 			t.Cleanup(func() { _ = c.Close() })
-			must(t, as(c, pgcluster.User))
+			must(t, as(c, pgcluster.User, "wal_sender_timeout", "60000")) // it says nothing while servers stop
 			all[i] = c
 		}
 		return all[0], all[1]
@@ -112,10 +112,11 @@ func hotStandbyFlips(ctx context.Context, t *testing.T, primary, standby *pgclus
 		if want := map[bool]string{true: "on"}[standby.Major >= 14]; c.Status["in_hot_standby"] != want {
 			t.Errorf("in_hot_standby is %q, want %q", c.Status["in_hot_standby"], want)
 		}
-		c.Log, c.Values = nil, true
+		c.Log = nil
 	}
 	for _, c := range []*wire.Conn{streaming, streamingThrough} {
 		must(t, c.Command("IDENTIFY_SYSTEM")) // without it a standby of 13 or 14 does not know its timeline
+		c.Log, c.Values = nil, true
 		must(t, c.Send(wire.Query(fmt.Sprintf("START_REPLICATION %s TIMELINE 1", lsn.Floor(standby.Options.SegmentBytes())))))
 		_, err := c.Until("WE")
 		must(t, err)
@@ -123,11 +124,13 @@ func hotStandbyFlips(ctx context.Context, t *testing.T, primary, standby *pgclus
 	must(t, primary.Stop(ctx, pgcluster.Fast))
 	must(t, standby.Promote(ctx))
 	write(ctx, t, standby, 10) // a server tells its idle clients of a promotion when there is WAL
-	promoted := time.Now()
+	var ended time.Time        // of the server's stream
 	for _, c := range []*wire.Conn{streaming, streamingThrough} {
 		must(t, c.UntilQuietly("c"))
-		if took := time.Since(promoted); took > 3*time.Second {
-			t.Errorf("the stream ended %s after the promotion", took)
+		if c == streaming {
+			ended = time.Now()
+		} else if took := time.Since(ended); took > 5*time.Second { // milliseconds on a machine that is not busy
+			t.Errorf("the node's stream ended %s after the server's", took)
 		}
 		must(t, c.Send(wire.Typed('c', nil)))
 		must(t, c.UntilQuietly("Z"))

@@ -78,6 +78,7 @@ func TestPages(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
+	var pages Pages
 	for range 200 {
 		before, length := rnd.IntN(3000), 20+rnd.IntN(300)
 		page := example(rnd, length)
@@ -85,10 +86,18 @@ func TestPages(t *testing.T) {
 		if at := Find(b); at != before || !Is(b[at:]) {
 			t.Fatalf("a page at %d was found at %d", before, at)
 		}
-		laid, width := Append([]byte("x"), b[before:])
-		back, ok := Restore([]byte("y"), laid[1:], width)
-		if !ok || string(back[:1]) != "y" || !bytes.Equal(back[1:], page) {
+		laid, width := pages.Append([]byte("x"), b[before:])
+		back, n := pages.Restore([]byte("y"), append(laid[1:len(laid):len(laid)], "next"...), width)
+		if len(laid)-1 > PageBytes+MaxOverhead {
+			t.Fatalf("a page of %d bytes", len(laid)-1)
+		}
+		if n != len(laid)-1 || string(back[:1]) != "y" || !bytes.Equal(back[1:], page) {
 			t.Fatalf("rows of %d bytes: the page does not come back", length)
+		}
+		for short := range 40 {
+			if _, n := pages.Restore(nil, laid[1:len(laid)-1-short*len(laid)/41], width); n != 0 {
+				t.Fatalf("rows of %d bytes: %d of %d bytes make a page", length, n, len(laid))
+			}
 		}
 		if rows := (int(le.Uint16(page[LowerOffset:])) - HeaderBytes) / pointerBytes; rows > 100 && width != (length+7)&^7 {
 			t.Errorf("rows of %d bytes: width %d", length, width)
@@ -99,23 +108,27 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Whatever looks like a page comes back, and whatever does not is refused.
+// Whatever looks like a page comes back, and whatever else is restored is a page.
 func FuzzPage(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(1, 2))
+	var pages Pages
 	for _, length := range []int{9, 61, 97, 500} {
-		f.Add(example(rnd, length), uint16(length))
+		page := example(rnd, length)
+		laid, width := pages.Append(nil, page)
+		f.Add(page, uint16(width))
+		f.Add(laid, uint16(width))
+		f.Add(laid[:len(laid)-1], uint16(width))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, width uint16) {
-		b = append(b, make([]byte, PageBytes)...)[:PageBytes]
-		if _, ok := Restore(nil, b, int(width)%(MaxWidth+1)&^7); ok != Is(b) {
-			t.Fatal("Restore and Is disagree")
+		if page, n := pages.Restore(nil, b, int(width)%(MaxWidth+1)&^7); n > len(b) || n > 0 && !Is(page) {
+			t.Fatalf("%d bytes restored of %d", n, len(b))
 		}
+		b = append(b, make([]byte, PageBytes)...)[:PageBytes]
 		if !Is(b) {
 			return
 		}
-		laid, w := Append(nil, b)
-		back, ok := Restore(nil, laid, w)
-		if !ok || !bytes.Equal(back, b) {
+		laid, w := pages.Append(nil, b)
+		if back, n := pages.Restore(nil, laid, w); n != len(laid) || !bytes.Equal(back, b) {
 			t.Fatal("the page does not come back")
 		}
 	})

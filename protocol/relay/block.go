@@ -12,9 +12,9 @@ import (
 const (
 	blockBytes       = 256 << 10 // of the answer that a block holds at most
 	blockHeaderBytes = 4 + 4 + 4
-	// maxFormBytes bounds what follows the header: a page takes a byte more than it has, and a run of other bytes between two
-	// pages up to four.
-	maxFormBytes = blockBytes + 8*(blockBytes/datapage.PageBytes+1)
+	// maxFormBytes bounds what follows the header: a page takes a byte more than its layout, and a run of other bytes between two
+	// pages up to four more than it has.
+	maxFormBytes = blockBytes + (datapage.MaxOverhead+1+4)*(blockBytes/datapage.PageBytes+1)
 
 	itemPlain = 0 // a varint, and as many bytes; from 1 on: a page, and the width of its columns
 	widthUnit = 8
@@ -27,14 +27,14 @@ var (
 
 // appendBlock appends the block that holds the beginning of b to dst and returns how much of b it holds. If all is false, that may
 // leave out the last bytes, fewer than a page has, so that a page that they begin is not cut.
-func appendBlock(dst, b []byte, all bool) (out []byte, taken int) {
+func appendBlock(dst, b []byte, pages *datapage.Pages, all bool) (out []byte, taken int) {
 	from := len(dst)
 	dst = append(dst, make([]byte, blockHeaderBytes)...)
 	for taken < len(b) {
 		if rest := b[taken:]; datapage.Is(rest) {
 			at := len(dst)
 			var width int
-			dst, width = datapage.Append(append(dst, 0), rest)
+			dst, width = pages.Append(append(dst, 0), rest)
 			dst[at] = byte(1 + width/widthUnit)
 			taken += datapage.PageBytes
 			continue
@@ -72,7 +72,7 @@ func parseBlockHeader(b []byte) (blockHeader, error) {
 }
 
 // appendContent appends what form, behind the header h, holds to dst.
-func (h blockHeader) appendContent(dst, form []byte) ([]byte, error) {
+func (h blockHeader) appendContent(dst, form []byte, pages *datapage.Pages) ([]byte, error) {
 	from := len(dst)
 	for len(form) > 0 {
 		item := form[0]
@@ -87,14 +87,14 @@ func (h blockHeader) appendContent(dst, form []byte) ([]byte, error) {
 			form = form[at+int(n):]
 			continue
 		}
-		ok := left >= datapage.PageBytes
-		if ok {
-			dst, ok = datapage.Restore(dst, form, int(item-1)*widthUnit)
+		n := 0
+		if left >= datapage.PageBytes {
+			dst, n = pages.Restore(dst, form, int(item-1)*widthUnit)
 		}
-		if !ok {
+		if n == 0 {
 			return dst, fmt.Errorf("%w: page in a block of a base backup", ErrMessage)
 		}
-		form = form[datapage.PageBytes:]
+		form = form[n:]
 	}
 	if b := dst[from:]; len(b) != h.raw || crc32.Checksum(b, castagnoli) != h.sum {
 		return dst, fmt.Errorf("%w: checksum of a block of a base backup", ErrMessage)

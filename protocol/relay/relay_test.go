@@ -323,16 +323,17 @@ func TestBlocks(t *testing.T) {
 		want = want[:min(len(want), blockBytes)]
 		for _, all := range []bool{true, false} {
 			var got, block []byte
+			var pages datapage.Pages
 			for rest := want; len(rest) > 0; {
 				var n int
-				block, n = appendBlock(block[:0], rest, all)
+				block, n = appendBlock(block[:0], rest, &pages, all)
 				rest = rest[n:]
 				h, err := parseBlockHeader(block)
 				must(t, err)
 				if n == 0 || h.raw != n || h.form != len(block)-blockHeaderBytes || all && n != len(want) || len(rest) >= datapage.PageBytes {
 					t.Fatalf("a block of %d bytes with %d bytes of %d says %+v", len(block), n, len(want), h)
 				}
-				got, err = h.appendContent(got, block[blockHeaderBytes:])
+				got, err = h.appendContent(got, block[blockHeaderBytes:], &pages)
 				must(t, err)
 			}
 			if !bytes.Equal(got, want) {
@@ -343,7 +344,7 @@ func TestBlocks(t *testing.T) {
 				block[at] ^= bit
 				h, err := parseBlockHeader(block)
 				if err == nil && h.form == len(block)-blockHeaderBytes {
-					_, err = h.appendContent(nil, block[blockHeaderBytes:])
+					_, err = h.appendContent(nil, block[blockHeaderBytes:], &pages)
 				} else if err == nil {
 					err = ErrMessage // the stream goes on elsewhere
 				}
@@ -378,8 +379,9 @@ func TestWrapAllocates(t *testing.T) {
 }
 
 func FuzzBlock(f *testing.F) {
+	var pages datapage.Pages
 	content, _ := answer(rand.New(rand.NewPCG(1, 2)), 20)
-	block, _ := appendBlock(nil, content[:min(len(content), blockBytes)], true)
+	block, _ := appendBlock(nil, content[:min(len(content), blockBytes)], &pages, true)
 	f.Add(block)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < blockHeaderBytes {
@@ -390,7 +392,7 @@ func FuzzBlock(f *testing.F) {
 			return
 		}
 		form := b[blockHeaderBytes:]
-		got, err := h.appendContent(nil, form[:min(len(form), h.form)])
+		got, err := h.appendContent(nil, form[:min(len(form), h.form)], &pages)
 		if err != nil && !errors.Is(err, ErrMessage) || len(got) > h.raw {
 			t.Fatalf("%d bytes of %d: %v", len(got), h.raw, err)
 		}

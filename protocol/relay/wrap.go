@@ -8,6 +8,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"walproxy/protocol/datapage"
 	"walproxy/protocol/link"
 )
 
@@ -22,6 +23,7 @@ type Wrapper struct {
 	encoder *zstd.Encoder
 	answer  []byte // what no block holds yet
 	block   []byte
+	pages   datapage.Pages
 	dirty   bool
 }
 
@@ -59,7 +61,7 @@ func (w *Wrapper) encode(all bool) error {
 		return nil
 	}
 	var taken int
-	w.block, taken = appendBlock(w.block[:0], w.answer, all)
+	w.block, taken = appendBlock(w.block[:0], w.answer, &w.pages, all)
 	w.answer = w.answer[:copy(w.answer, w.answer[taken:])]
 	_, err := w.encoder.Write(w.block)
 	return err
@@ -118,8 +120,9 @@ type Unwrapper struct {
 	form     []byte // of a block
 	content  []byte // of the block in progress
 	read     int    // bytes of it that were read
-	err      error  // what ended the answer
-	ready    bool   // ReadyForQuery has arrived
+	pages    datapage.Pages
+	err      error // what ended the answer
+	ready    bool  // ReadyForQuery has arrived
 }
 
 // NewUnwrapper reads a node's answer from src. The caller closes it.
@@ -168,7 +171,7 @@ func (u *Unwrapper) next() error {
 		return err
 	}
 	u.read = 0
-	u.content, err = h.appendContent(u.content[:0], u.form)
+	u.content, err = h.appendContent(u.content[:0], u.form, &u.pages)
 	if err != nil {
 		u.content = u.content[:0]
 	}

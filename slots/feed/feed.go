@@ -113,6 +113,8 @@ const (
 	behindInterval = 500 * time.Millisecond
 	behindQuiet    = 50 * time.Millisecond
 	bulkQuiet      = 10 * time.Millisecond // without WAL: it has stopped
+	// overlapBytes leaves the spool as much room again, so that WAL comes in while the fsync is under way.
+	overlapBytes = spool.MaxUnsyncedBytes / 2
 )
 
 // Sync makes what was written durable whenever there is something to do, until ctx ends; then once more.
@@ -157,11 +159,11 @@ func (f *Feed) awaitBulk(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		end := f.log.State().End
-		if end == at || time.Since(began) >= interval {
+		s := f.log.State()
+		if s.End == at || s.End-s.Flushed >= overlapBytes || time.Since(began) >= interval {
 			return
 		}
-		at = end
+		at = s.End
 		timer.Reset(pause)
 	}
 }

@@ -76,6 +76,9 @@ func TestChunkCuts(t *testing.T) {
 			t.Fatalf("window at %s: %d cuts, %v", w.start, len(ends), err)
 		}
 		for _, end := range ends[:len(ends)-1] {
+			if w.start+protocol.LSN(end) > g.start+protocol.LSN(len(g.bytes)) {
+				break // zeros
+			}
 			if size := binary.LittleEndian.Uint32(raw[end:]); end%8 != 0 || size < wal.RecordHeaderBytes || size > 8192 {
 				t.Errorf("window at %s: a cut at %d, where %d is", w.start, end, size)
 			}
