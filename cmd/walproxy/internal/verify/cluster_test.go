@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"walproxy/archive"
@@ -25,7 +26,7 @@ const (
 	pageSize    = 8192
 	base        = protocol.LSN(1 << 20)
 	fork        = protocol.LSN(3<<20 + 5*pageSize + wal.ShortHeaderBytes + 3*recordBytes)
-	end         = protocol.LSN(5<<20 + 17*pageSize)
+	end         = protocol.LSN(4<<20 + 17*pageSize)
 	recordBytes = 1000
 	systemID    = protocol.SystemID(7300000000000000001)
 )
@@ -40,10 +41,15 @@ func must(t testing.TB, err error) {
 }
 
 // wholeWAL returns the WAL from base up to end as timeline 2 sees it. What timeline 1 had behind the fork is another function's.
-func wholeWAL() []byte { return extend(extend(nil, 1, fork), 2, end) }
+func wholeWAL() []byte { return bytes.Clone(madeWhole()) }
 
 // parentWAL returns the WAL of timeline 1, which went on behind the fork.
-func parentWAL() []byte { return extend(nil, 1, fork.Next(segmentSize)) }
+func parentWAL() []byte { return bytes.Clone(madeParent()) }
+
+var (
+	madeWhole  = sync.OnceValue(func() []byte { return extend(extend(nil, 1, fork), 2, end) })
+	madeParent = sync.OnceValue(func() []byte { return extend(nil, 1, fork.Next(segmentSize)) })
+)
 
 // extend appends WAL of a timeline up to an LSN to b, which begins at base: records that end with their page, with good checksums.
 func extend(b []byte, tli protocol.Timeline, to protocol.LSN) []byte {
