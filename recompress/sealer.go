@@ -51,10 +51,7 @@ func NewSealer(o Options) (*Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sealer{options: o}
-	if _, s.own, err = newEncoder(o); err != nil {
-		return nil, err
-	}
+	s := &Sealer{options: o, own: o.linkCodec()}
 	if s.reader, err = NewReader(Options{ResetDistance: link.MaxResetDistance}); err != nil {
 		return nil, err
 	}
@@ -178,8 +175,8 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 		if place.pass(s.wal[from:]); place.rest > 0 && !isEnd {
 			seen.torn++
 		}
-		s.spare = cursor.Append(s.spare[:0], f) // for its length
-		stats.BytesBefore += int64(len(s.spare))
+		s.spare = cursor.AppendHeader(s.spare[:0], f) // for its length
+		stats.BytesBefore += int64(len(s.spare) + len(f.Payload))
 		stats.FramesBefore++
 		if isEnd {
 			end := *f

@@ -36,11 +36,15 @@ type Cursor struct {
 
 // Append appends the encoded frame f to dst, advances the cursor and returns the extended buffer. f must be sealed.
 func (c *Cursor) Append(dst []byte, f *Frame) []byte {
+	return append(c.AppendHeader(dst, f), f.Payload...)
+}
+
+// AppendHeader appends what is in front of f's payload and advances the cursor: f as Append encodes it is the two together.
+func (c *Cursor) AppendHeader(dst []byte, f *Frame) []byte {
 	head := byte(f.Codec) | f.flags()
 	full := f.Timeline != c.Timeline || f.Start != c.Next || f.Continues && f.Stream != c.Stream
 	if !full && f.Brief() && f.Codec == c.Codec {
 		dst = f.appendBrief(dst)
-		dst = append(dst, f.Payload...)
 		c.follow(f)
 		return dst
 	}
@@ -66,7 +70,6 @@ func (c *Cursor) Append(dst []byte, f *Frame) []byte {
 		dst = le.AppendUint32(dst, f.RawSum)
 		dst = le.AppendUint32(dst, f.Sum)
 	}
-	dst = append(dst, f.Payload...)
 	c.follow(f)
 	return dst
 }
