@@ -83,6 +83,7 @@ bench-relay: build ## throughput, commit latency and memory of the relay; a sect
 .PHONY: bench-engine
 bench-engine: build ## recompression against general compressors on real WAL; a section of BENCHMARKS.md (BENCH_FLAGS=-quick)
 	integration/install-postgres.sh --any
+	integration/fetch-postgres.sh 18
 	integration/install-tools.sh --bench
 	go run ./integration/bench/engine -binary bin/walproxy $(BENCH_FLAGS)
 

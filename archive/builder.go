@@ -34,7 +34,7 @@ func (b *Builder) Add(window []byte) error {
 	w := Window{Bytes: uint32(len(window))}
 	h, err := link.ReadWindow(window, func(f *link.Frame) error {
 		if f.Codec != link.CodecTimelineEnd {
-			w.RawSum = combineSums(w.RawSum, f.RawSum, uint64(f.RawLen))
+			w.RawSum = link.CombineSums(w.RawSum, f.RawSum, uint64(f.RawLen))
 			w.RawBytes += f.RawLen
 		}
 		return nil
@@ -53,7 +53,7 @@ func (b *Builder) Add(window []byte) error {
 	}
 	w.Start = h.Start
 	b.header.Windows = append(b.header.Windows, w)
-	b.header.RawSum = combineSums(b.header.RawSum, w.RawSum, uint64(w.RawBytes))
+	b.header.RawSum = link.CombineSums(b.header.RawSum, w.RawSum, uint64(w.RawBytes))
 	b.next, b.header.End = w.End(), h.End
 	b.ended = h.End != w.End()
 	return nil

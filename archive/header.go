@@ -136,7 +136,7 @@ func (h *Header) decodeIndex(b []byte, count int) bool {
 			return false
 		}
 		h.Windows[i] = w
-		next, offset, sum = w.End(), offset+int64(w.Bytes), combineSums(sum, w.RawSum, uint64(w.RawBytes))
+		next, offset, sum = w.End(), offset+int64(w.Bytes), link.CombineSums(sum, w.RawSum, uint64(w.RawBytes))
 	}
 	return next >= h.End && offset == h.Bytes && sum == h.RawSum
 }

@@ -9,7 +9,6 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
-	"walproxy/recompress"
 )
 
 const (
@@ -30,18 +29,14 @@ type objectReader struct {
 	header Header
 	run    []byte // bytes of the object
 	at     int64  // where run lies in it
-	reader *recompress.Reader
-	wal    []byte // of one frame
+	// decoders decode side by side; there is one at least. Each makes its buffers when it is used first.
+	decoders [decodersAtOnce]decoder
+	atOnce   int // how many of them are used; 0 is 1
 }
 
 // open makes r read the object called name, of which it fetches the first bytes.
 func (r *objectReader) open(ctx context.Context, name string, first int64, fetch fetch) (err error) {
 	r.name, r.fetch, r.at = name, fetch, 0
-	if r.reader == nil {
-		if r.reader, err = recompress.NewReader(recompress.Options{ResetDistance: link.MaxResetDistance}); err != nil {
-			return err
-		}
-	}
 	if r.run, err = fetch(ctx, r.run[:0], 0, max(first, MaxHeadBytes)); err != nil {
 		r.name = ""
 		return err
@@ -67,24 +62,33 @@ func damaged(name string, tli protocol.Timeline, lsn protocol.LSN, err error) er
 // piece is valid during emit only.
 func (r *objectReader) read(ctx context.Context, from, to protocol.LSN, emit func(protocol.LSN, []byte) error) error {
 	first, behind := r.header.Find(from, to)
-	for i := first; i < behind; i++ {
-		w := r.header.Windows[i]
-		window, err := r.window(ctx, i, behind)
-		if err != nil {
+	for i := first; i < behind; {
+		if _, err := r.window(ctx, i, behind); err != nil {
 			return err
 		}
-		end := min(to, w.End(), r.header.End)
-		if err := r.decode(window, w, max(from, w.Start), end, emit); err != nil {
+		var tasks []task // of windows that are here
+		for ; i < behind && r.here(r.header.Windows[i]); i++ {
+			w := r.header.Windows[i]
+			tasks = append(tasks, task{
+				window: r.run[w.Offset-r.at:][:w.Bytes], of: w, from: max(from, w.Start), to: min(to, w.End(), r.header.End),
+			})
+		}
+		if err := r.decode(tasks, emit); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// here reports whether a window is in r.run.
+func (r *objectReader) here(w Window) bool {
+	return w.Offset >= r.at && w.Offset+int64(w.Bytes) <= r.at+int64(len(r.run))
+}
+
 // window returns the bytes of window i; those up to the window behind are wanted later.
 func (r *objectReader) window(ctx context.Context, i, behind int) ([]byte, error) {
 	w := r.header.Windows[i]
-	if w.Offset >= r.at && w.Offset+int64(w.Bytes) <= r.at+int64(len(r.run)) {
+	if r.here(w) {
 		return r.run[w.Offset-r.at:][:w.Bytes], nil
 	}
 	length := int64(w.Bytes)
@@ -101,52 +105,6 @@ func (r *objectReader) window(ctx context.Context, i, behind int) ([]byte, error
 		return nil, damaged(r.name, r.header.Timeline, w.Start, fmt.Errorf("the object ends at byte %d of %d", w.Offset+int64(len(run)), r.header.Bytes))
 	}
 	return run[:w.Bytes], nil
-}
-
-// decode hands out the WAL of a window from one LSN up to another.
-func (r *objectReader) decode(b []byte, w Window, from, to protocol.LSN, emit func(protocol.LSN, []byte) error) error {
-	bad := func(lsn protocol.LSN, err error) error { return damaged(r.name, r.header.Timeline, lsn, err) }
-	h, err := link.DecodeWindowHeader(b)
-	if err != nil {
-		return bad(w.Start, err)
-	}
-	if h.SystemID != r.header.SystemID || h.Timeline != r.header.Timeline || h.Start != w.Start || h.Kind != link.WindowSealed ||
-		h.SegmentSize != r.header.SegmentSize || h.FileBytes() != int64(len(b)) {
-		return bad(w.Start, errors.New("the window is not the one that the index names"))
-	}
-	index, err := link.DecodeIndex(h, b[h.IndexOffset:])
-	if err != nil {
-		return bad(w.Start, err)
-	}
-	next := from
-	for entry := index.Enter(from); ; entry = index.Enter(index.At(entry).Start - 1) {
-		var emitErr error
-		_, err := link.ReadWindow(b, func(f *link.Frame) error {
-			if f.Start < index.At(entry).Start || next >= to || f.Codec == link.CodecTimelineEnd {
-				return nil
-			}
-			var err error
-			if r.wal, err = r.reader.Decode(r.wal[:0], f); err != nil || f.End() <= next {
-				return err
-			}
-			begin, end := next, min(f.End(), to)
-			next = end
-			emitErr = emit(begin, r.wal[begin-f.Start:end-f.Start])
-			return emitErr
-		})
-		var unseen *link.UnseenStreamError
-		switch {
-		case emitErr != nil:
-			return emitErr
-		case errors.As(err, &unseen) && entry > 0 && next == from:
-			continue
-		case err != nil:
-			return bad(next, err)
-		case next < to:
-			return bad(next, errors.New("the window ends early"))
-		}
-		return nil
-	}
 }
 
 // get returns the fetch of a stored object.

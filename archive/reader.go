@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
 )
 
-// Reader gives the WAL of the archive, of any timeline and range. It holds one run of windows in memory, remembers histories,
-// and reads on in the object that it read last. Not safe for concurrent use.
+// Reader gives the WAL of the archive, of any timeline and range. It holds one run of windows and the WAL of two
+// windows in memory, remembers histories, and reads on in the object that it read last. Not safe for concurrent use.
 type Reader struct {
 	archive   *Archive
 	object    objectReader
@@ -25,7 +26,8 @@ const attempts = 3
 
 // NewReader returns a Reader of the archive.
 func (a *Archive) NewReader() *Reader {
-	return &Reader{archive: a, span: uint64(a.id.SegmentSize), histories: map[protocol.Timeline]protocol.History{}}
+	return &Reader{archive: a, object: objectReader{atOnce: runtime.GOMAXPROCS(0)}, span: uint64(a.id.SegmentSize),
+		histories: map[protocol.Timeline]protocol.History{}}
 }
 
 // Read hands the WAL of a timeline from one LSN up to another to emit, in order and in pieces, each valid during emit only. Where

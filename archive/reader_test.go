@@ -112,6 +112,46 @@ func TestReadAroundDamage(t *testing.T) {
 	}
 }
 
+// Windows that are decoded side by side come out in order. With damage in any of them, all before its frame comes out and nothing
+// behind it; an error of whoever takes the WAL ends it there.
+func TestReadWindowsAtOnce(t *testing.T) {
+	const windows = 7
+	ctx := context.Background()
+	store := &memory{objects: map[string][]byte{}}
+	a, err := archive.Create(ctx, store, identity)
+	must(t, err)
+	put(t, a, 1, 0, windows*distance)
+	name := archive.WALName(1, 0, windows*distance)
+	all, whole := wal(1, 0, windows*distance), store.objects[name]
+	h, err := archive.DecodeHeader(whole)
+	must(t, err)
+	for i := range protocol.LSN(windows) {
+		damaged := bytes.Clone(whole)
+		damaged[h.Windows[i].Offset+int64(h.Windows[i].Bytes)/2]++
+		store.objects[name] = damaged
+		got, err := read(a.NewReader(), 1, 100, windows*distance)
+		var corrupt *archive.CorruptError
+		if !errors.As(err, &corrupt) || corrupt.LSN != 100+protocol.LSN(len(got)) || corrupt.LSN < i*distance || corrupt.LSN >= (i+1)*distance {
+			t.Errorf("damage in window %d: %d bytes, %v", i, len(got), err)
+		}
+		if !bytes.HasPrefix(all[100:], got) {
+			t.Errorf("damage in window %d: other WAL came out", i)
+		}
+	}
+	store.objects[name] = whole
+	enough := errors.New("enough")
+	var got []byte
+	err = a.NewReader().Read(ctx, 1, 0, windows*distance, func(_ protocol.LSN, wal []byte) error {
+		if got = append(got, wal...); len(got) >= 3*distance {
+			return enough
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) || len(got) > 4*distance || !bytes.HasPrefix(all, got) {
+		t.Errorf("an error of the taker after %d bytes: %v", len(got), err)
+	}
+}
+
 // An object that a larger one replaces while it is read is no error.
 func TestReadWhileReplaced(t *testing.T) {
 	ctx := context.Background()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"walproxy/protocol"
 )
@@ -14,7 +15,7 @@ import (
 //
 // Errors: ErrNotExist; *CorruptError; *IdentityError; *VersionError; emit's; those of the store.
 func (a *Archive) ReadObject(ctx context.Context, s Span, emit func(protocol.LSN, []byte) error) (Header, error) {
-	var r objectReader
+	r := objectReader{atOnce: runtime.GOMAXPROCS(0)}
 	if err := a.openStored(ctx, &r, s); err != nil {
 		return r.header, err
 	}

@@ -124,24 +124,30 @@ func everySegment(ctx context.Context, t *testing.T, c *pgcluster.Cluster, s wal
 	return count
 }
 
-// TestArchiveEverySegmentSoak archives 2 GiB of WAL and compares every segment.
+// TestArchiveEverySegmentSoak archives 2 GiB of WAL, with page images compressed in each way and as they are, and compares every
+// segment.
 func TestArchiveEverySegmentSoak(t *testing.T) {
 	if rounds(0, 1) == 0 {
 		return
 	}
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*patience)
 	defer cancel()
 	store := fileStore(t)
-	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, NoFsync: true, KeepMiB: 4096, Conf: append(archiveTo(t, store), "wal_compression = zstd")})
-	_, err := primary.Pgbench(ctx, "-i", "-s", "20")
+	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, NoFsync: true, KeepMiB: 4096,
+		Conf: append(archiveTo(t, store), "max_wal_size = 256MB", "synchronous_commit = off")})
+	_, err := primary.Pgbench(ctx, "-i", "-q", "-s", "20")
 	must(t, err)
 	begin, err := primary.CurrentLSN(ctx)
 	must(t, err)
-	for end := begin; end-begin < 2<<30; end = must2(primary.CurrentLSN(ctx))(t) {
-		_, err := primary.Pgbench(ctx, "-c", "4", "-t", "2000")
+	compressions := []string{"off", "pglz", "lz4", "zstd"}
+	for end, round := begin, 0; end-begin < 2<<30; end, round = must2(primary.CurrentLSN(ctx))(t), round+1 {
+		must(t, primary.Exec(ctx, "ALTER SYSTEM SET wal_compression = "+compressions[round%len(compressions)]))
+		must(t, primary.Exec(ctx, "SELECT pg_reload_conf()"))
+		_, err := primary.Pgbench(ctx, "-n", "-M", "prepared", "-c", "4", "-t", "2000")
 		must(t, err)
-		write(ctx, t, primary, 200_000)
+		write(ctx, t, primary, 300_000)
+		t.Logf("round %d, wal_compression = %s, from %d MiB of WAL on", round, compressions[round%len(compressions)], (end-begin)>>20)
 	}
 	archived(ctx, t, primary)
 	count := everySegment(ctx, t, primary, store)

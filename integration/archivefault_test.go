@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,6 +44,7 @@ type faultyStore struct {
 	server   *s3server.Server
 	proxy    *faultproxy.Proxy
 	mode     atomic.Int32
+	broken   atomic.Int32 // requests that a misbehaviour met
 }
 
 func startFaultyStore(ctx context.Context, t *testing.T) *faultyStore {
@@ -72,7 +74,11 @@ func startFaultyStore(ctx context.Context, t *testing.T) *faultyStore {
 func (s *faultyStore) behave(m misbehaviour) { s.mode.Store(int32(m)) }
 
 func (s *faultyStore) serve(w http.ResponseWriter, r *http.Request, pass http.Handler) {
-	switch misbehaviour(s.mode.Load()) {
+	mode := misbehaviour(s.mode.Load())
+	if mode != none {
+		s.broken.Add(1)
+	}
+	switch mode {
 	case serverError:
 		w.WriteHeader(http.StatusInternalServerError)
 		return
@@ -137,7 +143,8 @@ func archiveSlot(ctx context.Context, t *testing.T, n *nodeproc.Node) protocol.L
 }
 
 // TestStoreFaults (wal-g#1578) lets the store reset connections in mid-upload, answer with errors, cut its answers off, be slow and
-// hang, under load. Nothing is let go before it is stored, and in the end everything is.
+// hang, under load, each of it at least once. Nothing is let go before it is stored, and in the end everything is. What push and get are doing
+// when it happens succeeds as soon as it is over.
 func TestStoreFaults(t *testing.T) {
 	t.Parallel()
 	ctx := setting(t, 5*patience)
@@ -147,8 +154,9 @@ func TestStoreFaults(t *testing.T) {
 	node := startNodeOn(ctx, t, primary, s.walStore, "  timeout: 1s\n")
 	from := write(ctx, t, primary, 1).Next(1 << 20)
 	var lsn protocol.LSN
-	for range rounds(6, 200) {
-		what := misbehaviour(1 + choice.IntN(int(misbehaviours)+1))
+	kinds := choice.Perm(int(misbehaviours) + 1)
+	for round := range rounds(len(kinds), 200) {
+		what := misbehaviour(1 + kinds[round%len(kinds)])
 		switch what {
 		case misbehaviours:
 			s.proxy.StallAll(true)
@@ -170,6 +178,35 @@ func TestStoreFaults(t *testing.T) {
 		t.Fatalf("archive verify: exit %d\n%s", code, out)
 	}
 	s.direct.sameSegments(ctx, t, primary, 1, from, min(from+5<<20, lsn))
+	segment := filepath.Join(primary.WALDir(), protocol.SegmentName(1, from, 1<<20))
+	want, err := os.ReadFile(segment)
+	must(t, err)
+	for what := none + 1; what < misbehaviours; what++ {
+		s.meets(ctx, t, what, "push", segment)
+		target := filepath.Join(t.TempDir(), "RECOVERYXLOG")
+		s.meets(ctx, t, what, "get", "--read-ahead", "0", filepath.Base(segment), target)
+		got, err := os.ReadFile(target)
+		must(t, err)
+		if !bytes.Equal(got, want) {
+			t.Errorf("misbehaviour %d: archive get hands out other bytes", what)
+		}
+	}
+}
+
+// meets runs walproxy archive VERB, and ends a misbehaviour once a request has met it. It must succeed.
+func (s *faultyStore) meets(ctx context.Context, t *testing.T, what misbehaviour, verb string, args ...string) {
+	t.Helper()
+	s.broken.Store(0)
+	s.behave(what)
+	done := make(chan error, 1) // of the one goroutine below
+	go func() {
+		done <- pgcluster.Until(ctx, func() (bool, error) { return s.broken.Load() > 0, nil })
+		s.behave(none)
+	}()
+	out, code := s.run(ctx, t, verb, args...)
+	if err := <-done; err != nil || code != 0 {
+		t.Errorf("misbehaviour %d: archive %s: exit %d, %v\n%s", what, verb, code, err, out)
+	}
 }
 
 // TestStoreHangs (wal-g#656, #777) lets the store accept connections and never answer. The stream goes on, so do keepalives, and
@@ -266,6 +303,51 @@ func TestSecondClusterOnOnePrefix(t *testing.T) {
 	}))
 	if after := strings.Join(a.objects(ctx, t), " "); after != before {
 		t.Errorf("the archive holds\n%s, held\n%s", after, before)
+	}
+}
+
+// TestDamagedBucket cuts an object off in a bucket, changes a bit of it, makes it longer, and deletes it.
+func TestDamagedBucket(t *testing.T) {
+	t.Parallel()
+	ctx := setting(t, patience)
+	server, err := s3server.New(ctx)
+	must(t, err)
+	t.Cleanup(func() { must(t, server.Close()) })
+	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, SegmentMiB: 1, NoFsync: true, Conf: fastRetry})
+	s := walStore{url: server.URL("main"), env: server.Env()}
+	first := write(ctx, t, primary, 30000).Floor(1<<20) - 3<<20
+	for at := first; at < first+3<<20; at = at.Next(1 << 20) {
+		if out, code := s.run(ctx, t, "push", filepath.Join(primary.WALDir(), protocol.SegmentName(1, at, 1<<20))); code != 0 {
+			t.Fatalf("push: exit %d\n%s", code, out)
+		}
+	}
+	victim := archive.Span{Timeline: 1, Start: first + 1<<20, End: first + 2<<20}
+	path := server.Path("main/" + victim.Name())
+	whole, err := os.ReadFile(path)
+	must(t, err)
+	for _, c := range []struct {
+		what  string
+		harm  func() error
+		found bool // else archive get hands the segment out
+	}{
+		{"a bit", func() error { flipByte(t, path, int64(len(whole)/2)); return nil }, true},
+		{"longer", func() error { return os.WriteFile(path, append(bytes.Clone(whole), 0), 0o600) }, false},
+		{"cut off", func() error { return os.Truncate(path, int64(len(whole)/3)) }, true},
+		{"empty", func() error { return os.Truncate(path, 0) }, true},
+		{"deleted", func() error { return os.Remove(path) }, true},
+	} {
+		must(t, c.harm())
+		if out, code := s.run(ctx, t, "verify"); code != 3 || !strings.Contains(out, victim.End.String()) {
+			t.Errorf("%s: archive verify: exit %d\n%s", c.what, code, out)
+		}
+		target := filepath.Join(t.TempDir(), "segment")
+		out, code := s.run(ctx, t, "get", protocol.SegmentName(1, victim.Start, 1<<20), target)
+		if _, err := os.Stat(target); c.found && (code != 200 || !os.IsNotExist(err)) || !c.found && code != 0 {
+			t.Errorf("%s: archive get: exit %d, %v\n%s", c.what, code, err, out)
+		}
+		if c.what != "deleted" {
+			must(t, os.WriteFile(path, whole, 0o600))
+		}
 	}
 }
 

@@ -118,16 +118,20 @@ func (d *door) same(t *testing.T, name string, script func(c *wire.Conn) error) 
 func (d *door) sameOver(t *testing.T, name string, unix bool, script func(c *wire.Conn) error) (direct, through *wire.Conn) {
 	t.Helper()
 	direct, through = d.dial(t, false, unix), d.dial(t, true, unix)
-	for _, c := range []*wire.Conn{direct, through} {
-		if err := script(c); err != nil {
-			t.Errorf("%s: %v after %s", name, err, strings.Join(c.Log, ", "))
-			return direct, through
-		}
-	}
-	if diff := wire.Diff(direct.Log, through.Log); diff != "" {
-		t.Errorf("%s: %s", name, diff)
+	if problem := compare(direct, through, script); problem != "" {
+		t.Errorf("%s: %s", name, problem)
 	}
 	return direct, through
+}
+
+// compare has script do the same on two connections, and returns what differs in what was answered; "" is nothing.
+func compare(direct, through *wire.Conn, script func(c *wire.Conn) error) string {
+	for _, c := range []*wire.Conn{direct, through} {
+		if err := script(c); err != nil {
+			return fmt.Sprintf("%v after %s", err, strings.Join(c.Log, ", "))
+		}
+	}
+	return wire.Diff(direct.Log, through.Log)
 }
 
 // begin sends a startup packet for physical replication and reads up to ReadyForQuery or the end.

@@ -56,16 +56,16 @@ func newSmallDisk(ctx context.Context, t *testing.T, dir string, mib int) *small
 }
 
 // fill takes all room but for so many bytes, empty gives it back.
-func (d *smallDisk) fill(t *testing.T, leave int64) {
+func (d *smallDisk) fill(t *testing.T, name string, leave int64) {
 	t.Helper()
 	var s syscall.Statfs_t
 	must(t, syscall.Statfs(d.seen, &s))
-	must(t, os.WriteFile(filepath.Join(d.seen, "filler"), make([]byte, int64(s.Bavail)*s.Bsize-leave), 0o600))
+	must(t, os.WriteFile(filepath.Join(d.seen, name), make([]byte, int64(s.Bavail)*s.Bsize-leave), 0o600))
 }
 
-func (d *smallDisk) empty(t *testing.T) {
+func (d *smallDisk) empty(t *testing.T, name string) {
 	t.Helper()
-	must(t, os.Remove(filepath.Join(d.seen, "filler")))
+	must(t, os.Remove(filepath.Join(d.seen, name)))
 }
 
 // TestFullDisk fills the disk under a node without a cap. The node stops reading the upstream and says so; upstream and consumers
@@ -85,7 +85,7 @@ func TestFullDisk(t *testing.T) {
 	r := &relay{ctx: ctx, t: t, primary: primary}
 	r.waitReceived(receiver, write(ctx, t, primary, 100))
 
-	disk.fill(t, 3<<20)
+	disk.fill(t, "filler", 3<<20)
 	var end protocol.LSN
 	for range 6 {
 		end = write(ctx, t, primary, 20000) // some 1.5 MiB each
@@ -104,11 +104,12 @@ func TestFullDisk(t *testing.T) {
 	answeredWithinASecond(ctx, t, node)
 	keptUpstream(ctx, t, primary)
 	slotIsSaved(ctx, t, node, disk)
+	noRoomForSlots(ctx, t, node, disk)
 
 	node.Kill()
 	must(t, node.StartReady(ctx))
 	blocked(1)
-	disk.empty(t)
+	disk.empty(t, "filler")
 	r.waitReceived(receiver, end)
 	blocked(0)
 	sameWAL(t, 1, from, end, primary.WAL(), r.source(receiver.Dir))
@@ -163,6 +164,30 @@ func keptUpstream(ctx context.Context, t *testing.T, primary *pgcluster.Cluster)
 		before = rows[0][0]
 		return time.Since(began) > 3*time.Second, nil
 	}))
+}
+
+// noRoomForSlots takes the last byte and makes slots until there is no room to write them down: refused as by a server, and the
+// session goes on.
+func noRoomForSlots(ctx context.Context, t *testing.T, node *nodeproc.Node, disk *smallDisk) {
+	t.Helper()
+	disk.fill(t, "rest", 0)
+	conn := replicate(ctx, t, node.Conninfo())
+	made := 0
+	for ; ; made++ {
+		_, err := conn.Exec(ctx, fmt.Sprintf("CREATE_REPLICATION_SLOT x%d PHYSICAL", made)).ReadAll()
+		if err == nil && made < 250 {
+			continue
+		}
+		if got := inWords(err); !strings.HasPrefix(got, "ERROR 53100: ") || !strings.Contains(got, "No space left on device") {
+			t.Errorf("the slot for which there is no room: %s", got)
+		}
+		break
+	}
+	disk.empty(t, "rest")
+	for n := range made {
+		_, err := conn.Exec(ctx, fmt.Sprintf("DROP_REPLICATION_SLOT x%d", n)).ReadAll()
+		must(t, err)
+	}
 }
 
 // slotIsSaved waits until the file of the slots says what the slot's position is.

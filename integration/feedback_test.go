@@ -16,6 +16,11 @@ import (
 // primary takes no feedback of another epoch than it has.
 func TestHotStandbyFeedback(t *testing.T) {
 	t.Parallel()
+	t.Run("59_over_a_wraparound", feedbackOverWraparound)
+}
+
+func feedbackOverWraparound(t *testing.T) {
+	t.Parallel()
 	ctx := setting(t, patience)
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, Conf: fastRetry})
 	nearWraparound(ctx, t, primary, 6)

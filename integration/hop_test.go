@@ -17,6 +17,11 @@ import (
 // everybody has the same WAL.
 func TestFaultsOnEveryHopSoak(t *testing.T) {
 	t.Parallel()
+	t.Run("51_faults", faultsOnEveryHop)
+}
+
+func faultsOnEveryHop(t *testing.T) {
+	t.Parallel()
 	n := rounds(9, 300)
 	ctx := setting(t, patience+time.Duration(n)*20*time.Second)
 	choice := random(t)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs by apt-get what `make test` needs beside Go, if it is missing: a C compiler (for the race detector), npm (to fetch
-# PostgreSQL servers), promtool (to check alert rules) and Barman (a consumer); with --bench, what the benchmarks compare with:
+# PostgreSQL servers), promtool (to check alert rules), Barman and Patroni (consumers); with --bench, what the benchmarks compare with:
 # zstd, xz, lz4, pgBackRest.
 # Without root or apt-get it says what to install and fails.
 set -euo pipefail
@@ -15,6 +15,7 @@ else
 	command -v gcc >/dev/null || packages+=(gcc libc6-dev)
 	command -v npm >/dev/null || packages+=(npm)
 	command -v barman >/dev/null || packages+=(barman)
+	command -v patroni >/dev/null || packages+=(patroni python3-pysyncobj)
 	command -v promtool >/dev/null || packages+=(prometheus)
 fi
 if [[ ${#packages[@]} -eq 0 ]]; then exit; fi

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"walproxy/integration/nodeproc"
 	"walproxy/integration/pgcluster"
+	"walproxy/integration/wire"
 	"walproxy/protocol"
 )
 
@@ -21,7 +23,7 @@ import (
 func TestInvalidatedSlotAsOnTheServer(t *testing.T) {
 	t.Parallel()
 	for _, major := range []int{13, 15, 17, 18} {
-		t.Run(fmt.Sprint(major), func(t *testing.T) {
+		t.Run(fmt.Sprintf("24_57_invalidated_slot_of_%d", major), func(t *testing.T) {
 			t.Parallel()
 			ctx := setting(t, patience)
 			primary := startPrimary(ctx, t, pgcluster.Options{Major: major, SegmentMiB: 1, Conf: append([]string{"wal_keep_size = 0",
@@ -33,7 +35,19 @@ func TestInvalidatedSlotAsOnTheServer(t *testing.T) {
 				_, err := replicate(ctx, t, conninfo).Exec(ctx, create).ReadAll()
 				must(t, err)
 			}
+			d := &door{server: primary, node: node}
+			holders := []*wire.Conn{d.dial(t, false, false), d.dial(t, true, false)}
+			var ended []chan error
+			for _, c := range holders {
+				ended = append(ended, staysBehind(t, c))
+			}
 			lsn := invalidate(ctx, t, primary, node)
+			t.Run("57_holder_is_ended", func(t *testing.T) {
+				must(t, errors.Join(<-ended[0], <-ended[1]))
+				if diff := wire.Diff(holders[0].Log, holders[1].Log); diff != "" || !strings.HasPrefix(holders[0].Log[0], "E FATAL 57P01") {
+					t.Errorf("the server said %v: %s", holders[0].Log, diff)
+				}
+			})
 			theirs, ours := replicate(ctx, t, primary.Conninfo()), replicate(ctx, t, node.Conninfo())
 			for _, step := range []string{"READ_REPLICATION_SLOT s", "stream", "READ_REPLICATION_SLOT s", "stream", "DROP_REPLICATION_SLOT s", "READ_REPLICATION_SLOT s"} {
 				want, got := onSlot(ctx, theirs, step, lsn), onSlot(ctx, ours, step, lsn)
@@ -46,6 +60,32 @@ func TestInvalidatedSlotAsOnTheServer(t *testing.T) {
 	}
 }
 
+// staysBehind makes a slot, streams by it, takes everything, and reports again and again that it has flushed what was there first.
+func staysBehind(t *testing.T, c *wire.Conn) (ended chan error) {
+	t.Helper()
+	c.Values = true
+	must(t, as(c, pgcluster.User))
+	must(t, c.Command("CREATE_REPLICATION_SLOT held PHYSICAL"))
+	must(t, c.Command("IDENTIFY_SYSTEM"))
+	at := parseLSN(t, strings.Split(c.Log[len(c.Log)-3], `"`)[5])
+	must(t, c.Send(wire.Query("START_REPLICATION SLOT held "+at.String()+" TIMELINE 1")))
+	r := &brought{start: at}
+	must(t, r.take(c, ofType("W")))
+	must(t, report(c, at, true))
+	must(t, r.take(c, answered))
+	c.Log = nil
+	ended = make(chan error, 1)
+	go func() {
+		ended <- r.take(c, func(m wire.Message) bool {
+			if m.Type == 'd' {
+				_ = report(c, at, false) // the end may have come, which is read next
+			}
+			return m.Type == 0
+		})
+	}()
+	return ended
+}
+
 // invalidate writes until the slots on primary and node are invalidated, and returns a position that both have.
 func invalidate(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, node *nodeproc.Node) (lsn protocol.LSN) {
 	t.Helper()
@@ -53,9 +93,9 @@ func invalidate(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, n
 		write(ctx, t, primary, 20000)
 		must(t, primary.Exec(ctx, "SELECT pg_switch_wal()"))
 		must(t, primary.Exec(ctx, "CHECKPOINT"))
-		state, err := primary.Value(ctx, "SELECT wal_status FROM pg_replication_slots")
-		slot := jsonOf[[]slotJSON](t, node, "slots", "list")[0]
-		return state == "lost" && slot.Status == "invalidated", err
+		left, err := primary.Value(ctx, "SELECT count(*) FROM pg_replication_slots WHERE wal_status <> 'lost'")
+		slots := jsonOf[[]slotJSON](t, node, "slots", "list")
+		return left == "0" && !slices.ContainsFunc(slots, func(s slotJSON) bool { return s.Status != "invalidated" }), err
 	}))
 	lsn, err := primary.FlushLSN(ctx)
 	must(t, err)

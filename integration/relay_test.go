@@ -198,7 +198,7 @@ func load(ctx context.Context, c *pgcluster.Cluster) (stop func() error) {
 func TestSegmentSizes(t *testing.T) {
 	t.Parallel()
 	for _, mib := range []int{1, 64} {
-		t.Run(strconv.Itoa(mib)+"MiB", func(t *testing.T) {
+		t.Run(fmt.Sprintf("54_segments_of_%dMiB", mib), func(t *testing.T) {
 			t.Parallel()
 			ctx := setting(t, patience)
 			r := startRelay(ctx, t, pgcluster.Options{Major: 15, SegmentMiB: mib})

@@ -158,6 +158,11 @@ func TestSlotsCommand(t *testing.T) {
 // node still believes in the old connection, and gets its slot within seconds, not after wal_sender_timeout.
 func TestHalfOpenStandbyComesBack(t *testing.T) {
 	t.Parallel()
+	t.Run("56_comes_back", halfOpenStandby)
+}
+
+func halfOpenStandby(t *testing.T) {
+	t.Parallel()
 	ctx := setting(t, patience)
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, Conf: fastRetry})
 	standby := cloneOf(ctx, t, primary)

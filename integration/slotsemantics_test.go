@@ -20,7 +20,7 @@ import (
 func TestHeldSlotAsOnTheServer(t *testing.T) {
 	t.Parallel()
 	for _, major := range []int{15, 18} {
-		t.Run(fmt.Sprint(major), func(t *testing.T) {
+		t.Run(fmt.Sprintf("26_28_55_held_slot_of_%d", major), func(t *testing.T) {
 			t.Parallel()
 			ctx := setting(t, patience)
 			primary := startPrimary(ctx, t, pgcluster.Options{Major: major, Conf: fastRetry})
@@ -136,6 +136,11 @@ func reportFlush(ctx context.Context, t *testing.T, conn *pgconn.PgConn, flush p
 // TestUpstreamDown kills the primary. Its node keeps its consumers, answers them at once, also in the middle of catching up, and
 // gives them all that it has.
 func TestUpstreamDown(t *testing.T) {
+	t.Parallel()
+	t.Run("44_upstream_down", upstreamDown)
+}
+
+func upstreamDown(t *testing.T) {
 	t.Parallel()
 	ctx := setting(t, patience)
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: 15, Conf: append(fastRetry, "wal_receiver_timeout = 2s")})

@@ -194,7 +194,9 @@ func synchronizesSlots(t *testing.T, major int) {
 	ctx := setting(t, patience)
 	primary := startPrimary(ctx, t, pgcluster.Options{Major: major, NoFsync: true, Conf: append([]string{"wal_level = logical"}, fastRetry...)})
 	standby := cloneOf(ctx, t, primary)
-	node := sqlNode(ctx, t, primary.Conninfo(), "standby1")
+	config := strings.NewReplacer("  status_interval", "  slot: standby1\n  create_slot: on\n  status_interval", "wal_sender_timeout: 5s", "wal_sender_timeout: 1h").
+		Replace(fastNode(primary.Conninfo(), sqlTo(primary.Conninfo())+reporting))
+	node := startNode(ctx, t, nodeproc.Options{Config: config})
 	conn, err := pgconn.Connect(ctx, node.Conninfo()+" replication=true sslmode=disable")
 	must(t, err)
 	_, err = conn.Exec(ctx, "CREATE_REPLICATION_SLOT standby1 PHYSICAL RESERVE_WAL").ReadAll()
@@ -214,6 +216,43 @@ func synchronizesSlots(t *testing.T, major int) {
 		n, err := standby.Value(ctx, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'failover1' AND synced AND NOT temporary")
 		return n == "1", err
 	}))
+	t.Run("61_logical_consumer_waits", func(t *testing.T) { logicalWaits(ctx, t, primary, standby) })
+}
+
+// logicalWaits: with synchronized_standby_slots a logical consumer gets nothing that the standby behind the node does not have.
+func logicalWaits(ctx context.Context, t *testing.T, primary, standby *pgcluster.Cluster) {
+	must(t, primary.Configure("synchronized_standby_slots = 'standby1'"))
+	must(t, primary.Reload())
+	must(t, pgcluster.Until(ctx, func() (bool, error) {
+		value, err := primary.Value(ctx, "SHOW synchronized_standby_slots")
+		return value == "standby1", err
+	}))
+	must(t, standby.WaitReplayed(ctx, write(ctx, t, primary, 1)))
+	must(t, standby.SignalAll(syscall.SIGSTOP))
+	lsn := write(ctx, t, primary, 1)
+	got := make(chan error, 1)
+	go func() {
+		_, err := primary.Query(ctx, "SELECT * FROM pg_logical_slot_get_changes('failover1', NULL, NULL)")
+		got <- err
+	}()
+	must(t, pgcluster.Until(ctx, func() (bool, error) {
+		waiting, err := primary.Value(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'WaitForStandbyConfirmation'")
+		return waiting == "1", err
+	}))
+	now, err := primary.Value(ctx, "SELECT clock_timestamp()")
+	must(t, err)
+	must(t, pgcluster.Until(ctx, func() (bool, error) { // the node has it and has reported since
+		reported, err := primary.Value(ctx, fmt.Sprintf("SELECT count(*) FROM pg_stat_replication WHERE reply_time > '%s' AND sent_lsn >= '%s'", now, lsn))
+		return reported == "1", err
+	}))
+	select {
+	case err := <-got:
+		t.Errorf("a logical consumer got (%v) what the standby does not have", err)
+		got <- err
+	default:
+	}
+	must(t, standby.SignalAll(syscall.SIGCONT))
+	must(t, <-got)
 }
 
 // TestBarman runs Debian's Barman with the node as its only server: receive-wal, backup by pg_basebackup, check. Barman looks for a
@@ -243,6 +282,14 @@ streaming_conninfo = %[2]s
 backup_method = postgres
 archiver = on
 streaming_archiver = on
+path_prefix = %[3]s
+[slots]
+description = the same with a slot
+conninfo = %[2]s dbname=postgres
+streaming_conninfo = %[2]s
+backup_method = postgres
+streaming_archiver = on
+slot_name = barman
 path_prefix = %[3]s
 `, home, node.Conninfo(), primary.Install.Bin), 0o644))
 	barman := func(args ...string) string {
@@ -278,5 +325,26 @@ path_prefix = %[3]s
 	barman("backup", "main")
 	if out := barman("check", "main"); strings.Contains(out, "FAILED") || !strings.Contains(out, "receive-wal running: OK") {
 		t.Errorf("barman check:\n%s", out)
+	}
+	t.Run("62_replication_status", func(t *testing.T) {
+		if out := barman("replication-status", "main"); !strings.Contains(out, "WAL streamer") || strings.Contains(out, "standby") {
+			t.Errorf("barman replication-status:\n%s", out)
+		}
+	})
+	t.Run("26_barmans_words", func(t *testing.T) { barmansWords(ctx, t, config) })
+}
+
+// barmansWords: Barman has a message of its own for each SQLSTATE that a slot command is refused with.
+func barmansWords(ctx context.Context, t *testing.T, config string) {
+	for _, step := range []struct{ option, says string }{
+		{"--create-slot", "Replication slot 'barman' created"}, {"--create-slot", "Replication slot 'barman' already exists"},
+		{"--drop-slot", "Replication slot 'barman' dropped"}, {"--drop-slot", "Replication slot 'barman' does not exist"},
+	} {
+		cmd, err := pgcluster.Command(ctx, "barman", "-c", config, "receive-wal", step.option, "slots")
+		must(t, err)
+		out, _ := cmd.CombinedOutput() // what it says shows whether it worked
+		if !strings.Contains(string(out), step.says) {
+			t.Errorf("barman receive-wal %s: %s, want %s", step.option, out, step.says)
+		}
 	}
 }

@@ -1,12 +1,17 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"walproxy/integration/nodeproc"
 	"walproxy/integration/pgcluster"
+	"walproxy/integration/wire"
 	"walproxy/protocol"
 )
 
@@ -57,14 +62,52 @@ func TestFailover(t *testing.T) {
 		before := write(ctx, t, primary, 2000)
 		must(t, standby.WaitReplayed(ctx, before))
 		must(t, second.WaitReplayed(ctx, before))
+		from := before.Floor(second.Options.SegmentBytes())
+		consumer, err := wire.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", b.Options.Port))
+		must(t, err)
+		defer consumer.Close()
+		must(t, as(consumer, pgcluster.User, "wal_sender_timeout", "60000"))
+		stream, err := startStream(consumer, from, 1)
+		must(t, err)
 
 		must(t, primary.Kill9())
 		must(t, second.Promote(ctx))
 		lsn := write(ctx, t, second, 5000)
 		must(t, standby.WaitReplayed(ctx, lsn))
+		t.Run("43_consumer_is_sent_on", func(t *testing.T) { sentOn(t, consumer, stream, second) })
 		sameRows(ctx, t, second, standby)
 		sameWAL(t, 2, before.Floor(second.Options.SegmentBytes()), lsn, second.WAL(), standby.WAL())
 	})
+}
+
+// sentOn reads a stream up to the end of its timeline, which a server's promotion made.
+func sentOn(t *testing.T, c *wire.Conn, stream *brought, promoted *pgcluster.Cluster) {
+	t.Helper()
+	c.Log, c.Values = nil, true
+	must(t, stream.take(c, ofType("cEZ")))
+	must(t, stream.stop(c))
+	fork := forkOf(t, promoted)
+	if got, want := strings.Join(c.Log, ", "), fmt.Sprintf(`D "2" "%s", C START_STREAMING, C START_REPLICATION`, fork); !strings.Contains(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if end := stream.end(); end < fork || end > fork.Next(8192) { // the rest of a page is what a server could have sent, too
+		t.Fatalf("the stream of timeline 1 ended at %s, the timeline at %s", end, fork)
+	}
+	theirs, err := pgcluster.ReadWAL(promoted.WAL(), 1, stream.start, fork)
+	must(t, err)
+	if !bytes.HasPrefix(stream.wal, theirs) {
+		t.Errorf("other WAL from %s to %s", stream.start, fork)
+	}
+}
+
+// forkOf returns where a server's timeline 2 began.
+func forkOf(t *testing.T, c *pgcluster.Cluster) protocol.LSN {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(c.WALDir(), protocol.HistoryName(2)))
+	must(t, err)
+	history, err := protocol.ParseHistory(2, content)
+	must(t, err)
+	return history.Begin()
 }
 
 // TestPromotionWhileNodesAreDown promotes twice while the nodes do not run. They find the way over both timelines.

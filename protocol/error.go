@@ -48,6 +48,7 @@ const (
 	CodeNameTooLong           = "42622"
 	CodeUndefinedObject       = "42704"
 	CodeDuplicateObject       = "42710"
+	CodeDiskFull              = "53100"
 	CodeTooManyConnections    = "53300"
 	CodeConfigLimitExceeded   = "53400"
 	CodeObjectNotInState      = "55000"

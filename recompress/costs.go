@@ -15,7 +15,9 @@ func (w *Writer) ObserveCosts(o CostObserver) {
 // ObserveCosts makes the Sealer tell o what each record that the model codes took, the windows behind this call.
 func (s *Sealer) ObserveCosts(o CostObserver) {
 	s.observe = o
-	for _, w := range s.writers {
-		w.ObserveCosts(o)
+	for key, w := range s.writers {
+		if !key.alone {
+			w.ObserveCosts(o)
+		}
 	}
 }

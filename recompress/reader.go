@@ -36,16 +36,25 @@ func NewReader(o Options) (*Reader, error) {
 // stream's start; *link.VersionError for a codec that this version lacks; *link.CorruptError, of class link.ErrCorrupt, if the
 // payload is not the WAL that f claims. After any of them the Reader goes on with any frame that does not continue a stream.
 func (r *Reader) Decode(dst []byte, f *link.Frame) ([]byte, error) {
+	out, err := r.decode(dst, f)
+	if err == nil && f.Codec != link.CodecRaw && f.Codec != link.CodecTimelineEnd && !f.Holds(out[len(dst):]) {
+		r.stream = 0
+		return dst, errWAL(f)
+	}
+	return out, err
+}
+
+// decode is Decode for whoever compares the WAL of a coded frame itself, not its checksum.
+func (r *Reader) decode(dst []byte, f *link.Frame) ([]byte, error) {
 	if f.Codec == link.CodecTimelineEnd {
 		return dst, nil
 	}
-	if room := r.limit - uint64(f.Start)&(r.limit-1); f.RawLen == 0 || uint64(f.RawLen) > room {
-		return dst, corrupt(f, "raw length crosses a reset boundary")
+	if err := r.room(f); err != nil {
+		return dst, err
 	}
-	from := len(dst)
 	out, err := r.undo(dst, f)
-	if err == nil && !f.Holds(out[from:]) {
-		err = corrupt(f, "checksum of the decoded WAL")
+	if err == nil && len(out)-len(dst) != int(f.RawLen) {
+		err = corrupt(f, "length of the decoded WAL")
 	}
 	if err != nil {
 		r.stream = 0
@@ -54,12 +63,50 @@ func (r *Reader) Decode(dst []byte, f *link.Frame) ([]byte, error) {
 	return out, nil
 }
 
+// View is Decode without a copy of what a raw frame carries: the WAL lies in f's payload then, else in buf, which it replaces. next
+// is the buffer for the call after this one.
+func (r *Reader) View(buf []byte, f *link.Frame) (wal, next []byte, err error) {
+	if f.Codec != link.CodecRaw {
+		wal, err = r.Decode(buf[:0], f)
+		return wal, wal, err
+	}
+	if err := r.room(f); err != nil {
+		return nil, buf, err
+	}
+	if err := r.raw(f); err != nil {
+		r.stream = 0
+		return nil, buf, err
+	}
+	return f.Payload, buf, nil
+}
+
+// room checks that f stays within its window.
+func (r *Reader) room(f *link.Frame) error {
+	if room := r.limit - uint64(f.Start)&(r.limit-1); f.RawLen == 0 || uint64(f.RawLen) > room {
+		return corrupt(f, "raw length crosses a reset boundary")
+	}
+	return nil
+}
+
+// raw checks a raw frame and tells the stream in progress of it.
+func (r *Reader) raw(f *link.Frame) error {
+	if len(f.Payload) != int(f.RawLen) || f.Starts || f.Continues {
+		return corrupt(f, "malformed raw frame")
+	}
+	if !f.CarriesWAL() {
+		return errWAL(f)
+	}
+	r.pass(f, f.Payload)
+	return nil
+}
+
+func errWAL(f *link.Frame) error { return corrupt(f, "checksum of the decoded WAL") }
+
 func (r *Reader) undo(dst []byte, f *link.Frame) ([]byte, error) {
 	if f.Codec == link.CodecRaw {
-		if len(f.Payload) != int(f.RawLen) || f.Starts || f.Continues {
-			return dst, corrupt(f, "malformed raw frame")
+		if err := r.raw(f); err != nil {
+			return dst, err
 		}
-		r.pass(f, f.Payload)
 		return append(dst, f.Payload...), nil
 	}
 	if !f.Starts && !f.Continues {

@@ -32,17 +32,38 @@ type SealStats struct {
 // window, beside the result. Not safe for concurrent use.
 type Sealer struct {
 	options  Options
-	distance uint32                 // of the writers
-	writers  map[link.Codec]*Writer // made when they are needed
-	own      link.Codec             // what options stand for
+	distance uint32           // of the writers
+	writers  map[form]*Writer // made when they are needed
+	own      link.Codec       // what options stand for
 	reader   *Reader
 	builder  link.WindowBuilder
 	spare    []byte // the frames as they came
 	observe  CostObserver
 
 	writer *Writer     // for the window in progress
+	stream *Writer     // for it too, without records that are coded alone; nil if writer codes none
 	wal    []byte      // of it
+	made   []proof     // of the frames in the result, as writer or stream made them
+	spared []proof     // of those in spare
 	end    *link.Frame // the frame that ends its timeline, if there is one
+}
+
+// proof is what says that a frame holds a stretch of the window's WAL.
+type proof struct {
+	start    protocol.LSN
+	rawBytes uint32
+	rawSum   uint32
+	sum      uint32
+}
+
+func proofOf(f *link.Frame) proof {
+	return proof{start: f.Start, rawBytes: f.RawLen, rawSum: f.RawSum, sum: f.Sum}
+}
+
+// form is how a Writer codes.
+type form struct {
+	codec link.Codec
+	alone bool // records above the threshold
 }
 
 // NewSealer returns a Sealer that codes as o says. The reset distance is each window's own.
@@ -60,8 +81,9 @@ func NewSealer(o Options) (*Sealer, error) {
 
 // Seal appends to dst the sealed window that holds the same WAL as the live window with the header h, whose frames the sequence
 // yields, the end of the timeline included. It codes the WAL again, in few large frames, with the codec of its options or a
-// better one that the frames have; where that would not be smaller, it keeps the frames as they are. The sequence may be read twice; a frame need only be valid until the next one. The same frames
-// give the same bytes.
+// better one that the frames have, with records above the threshold coded alone or without, whichever is smaller; where that
+// would not be smaller than what came in, it keeps the frames as they are. The sequence may be read twice; a frame need only be
+// valid until the next one. The same frames give the same bytes.
 //
 // Before it returns, every frame was decoded and compared with the WAL that the frames coming in decode to, and the window was
 // read back from its bytes.
@@ -109,7 +131,7 @@ func rank(c link.Codec) int {
 // choose takes the writer for a window whose frames' best codec is given.
 func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
 	if s.distance != h.ResetDistance {
-		s.writers, s.distance = map[link.Codec]*Writer{}, h.ResetDistance
+		s.writers, s.distance = map[form]*Writer{}, h.ResetDistance
 	}
 	o, codec := s.options, s.own
 	o.ResetDistance = h.ResetDistance
@@ -122,17 +144,30 @@ func (s *Sealer) choose(h link.WindowHeader, best link.Codec) error {
 	case best == link.CodecLZ4:
 		o.Codec, codec = LZ4, best
 	}
-	w := s.writers[codec]
-	if w == nil {
-		var err error
-		if w, err = NewWriter(o); err != nil {
-			return err
-		}
-		w.ObserveCosts(s.observe)
-		s.writers[codec] = w
+	alone := o.RecordThreshold > 0
+	var err error
+	if s.writer, err = s.writerOf(form{codec, alone}, o); err != nil || !alone {
+		s.stream = nil
+		return err
 	}
-	s.writer = w
-	return nil
+	o.RecordThreshold = 0
+	s.stream, err = s.writerOf(form{codec, false}, o)
+	return err
+}
+
+func (s *Sealer) writerOf(key form, o Options) (*Writer, error) {
+	if w := s.writers[key]; w != nil {
+		return w, nil
+	}
+	w, err := NewWriter(o)
+	if err != nil {
+		return nil, err
+	}
+	if !key.alone { // the window is coded by another Writer too, and counts once
+		w.ObserveCosts(s.observe)
+	}
+	s.writers[key] = w
+	return w, nil
 }
 
 // What a frame costs a window beside the WAL in it: its header, and for the model about a byte. Other codecs lose more.
@@ -156,7 +191,9 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 	s.wal, s.end = s.wal[:0], nil
 	stats.BytesBefore = link.WindowHeaderBytes
 	next, cursor := h.Start, link.Cursor{}
-	place := follower{pos: h.Start, lost: uint64(h.Start)%walPageBytes != 0}
+	var header [link.MaxFrameHeaderBytes]byte
+	var place follower
+	modelled := false // there was a frame of the model; settled asks for torn ones only then
 	for f, err := range frames {
 		if err != nil {
 			return seen, err
@@ -172,11 +209,15 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 		if s.wal, err = s.reader.Decode(s.wal, f); err != nil {
 			return seen, err
 		}
-		if place.pass(s.wal[from:]); place.rest > 0 && !isEnd {
-			seen.torn++
+		if !modelled && f.Codec == link.CodecModel {
+			modelled, place = true, follower{pos: f.Start, lost: uint64(f.Start)%walPageBytes != 0}
 		}
-		s.spare = cursor.AppendHeader(s.spare[:0], f) // for its length
-		stats.BytesBefore += int64(len(s.spare) + len(f.Payload))
+		if modelled && !isEnd {
+			if place.pass(s.wal[from:]); place.rest > 0 {
+				seen.torn++
+			}
+		}
+		stats.BytesBefore += int64(len(cursor.AppendHeader(header[:0], f)) + len(f.Payload))
 		stats.FramesBefore++
 		if isEnd {
 			end := *f
@@ -202,8 +243,17 @@ func (s *Sealer) read(h link.WindowHeader, frames iter.Seq2[*link.Frame, error],
 func (s *Sealer) seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Frame, error], settled bool, stats *SealStats) (out []byte, err error) {
 	out = dst
 	if !settled {
-		if out, err = s.encode(dst, h, stats); err != nil {
+		if out, err = s.encode(dst, h, s.writer, &s.made, stats); err != nil {
 			return nil, err
+		}
+		if s.stream != nil { // records that are coded alone must not cost bytes
+			if s.spare, err = s.encode(s.spare[:0], h, s.stream, &s.spared, stats); err != nil {
+				return nil, err
+			}
+			if len(s.spare) < len(out)-len(dst) {
+				out = append(out[:len(dst)], s.spare...)
+				s.made, s.spared = s.spared, s.made
+			}
 		}
 		stats.Encoded = true
 	}
@@ -215,26 +265,34 @@ func (s *Sealer) seal(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Fr
 			out, stats.Encoded = append(out[:len(dst)], s.spare...), false
 		}
 	}
+	if !stats.Encoded {
+		s.made = s.made[:0]
+	}
 	return out, s.verify(out[len(dst):], h, stats)
 }
 
 // encode codes s.wal anew. The writer decodes and compares each frame.
-func (s *Sealer) encode(dst []byte, h link.WindowHeader, stats *SealStats) ([]byte, error) {
-	s.writer.Reset()
-	before := s.writer.Stats().Mismatches
+func (s *Sealer) encode(dst []byte, h link.WindowHeader, w *Writer, made *[]proof, stats *SealStats) ([]byte, error) {
+	w.Reset()
+	before := w.Stats().Mismatches
 	s.builder.Begin(dst, h)
+	*made = (*made)[:0]
+	add := func(f *link.Frame) error {
+		*made = append(*made, proofOf(f))
+		return s.builder.Add(f)
+	}
 	place := follower{pos: h.Start, lost: uint64(h.Start)%walPageBytes != 0}
 	for at := 0; at < len(s.wal); {
 		piece := s.wal[at : at+place.frame(s.wal[at:])]
-		if err := s.writer.Write(h.Timeline, h.Start+protocol.LSN(at), piece, s.builder.Add); err != nil {
+		if err := w.Write(h.Timeline, h.Start+protocol.LSN(at), piece, add); err != nil {
 			return nil, err
 		}
 		at += len(piece)
 	}
-	if err := s.writer.Flush(s.builder.Add); err != nil {
+	if err := w.Flush(add); err != nil {
 		return nil, err
 	}
-	stats.Mismatches = s.writer.Stats().Mismatches - before
+	stats.Mismatches += w.Stats().Mismatches - before
 	if s.end != nil {
 		if err := s.builder.Add(s.end); err != nil {
 			return nil, err
@@ -258,17 +316,22 @@ func (s *Sealer) keep(dst []byte, h link.WindowHeader, frames iter.Seq2[*link.Fr
 }
 
 // verify reads the window back from its bytes: all of s.wal is in it, frame by frame. That the payloads yield it was seen when
-// the frames were decoded; their checksums say that they are still the same.
+// the frames were decoded; their checksums say that they are still the same. Those of frames that the writer made are known: it took
+// them of s.wal.
 func (s *Sealer) verify(window []byte, h link.WindowHeader, stats *SealStats) error {
 	stats.Frames = 0
-	wal, at := s.wal, h.Start
+	wal, at, made := s.wal, h.Start, s.made
 	got, err := link.ReadWindow(window, func(f *link.Frame) error {
 		stats.Frames++
 		if f.Codec == link.CodecTimelineEnd {
 			return nil
 		}
-		if f.Start != at || int(f.RawLen) > len(wal) || !f.Holds(wal[:f.RawLen]) {
+		known := len(made) > 0
+		if f.Start != at || int(f.RawLen) > len(wal) || known && proofOf(f) != made[0] || !known && !f.Holds(wal[:f.RawLen]) {
 			return corrupt(f, "the sealed window holds other WAL")
+		}
+		if known {
+			made = made[1:]
 		}
 		wal, at = wal[f.RawLen:], f.End()
 		return nil

@@ -225,7 +225,7 @@ func TestSealWithAFaultyEncoder(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := 0
-	s.writers[link.CodecZstd].best.encoder = &faulty{encoder: s.writer.encoder, fault: func(dst, wal []byte, real encoder) ([]byte, error) {
+	s.writers[form{codec: link.CodecZstd}].best.encoder = &faulty{encoder: s.writer.encoder, fault: func(dst, wal []byte, real encoder) ([]byte, error) {
 		out, err := real.Append(dst, wal)
 		if calls++; calls%4 == 2 {
 			out[len(out)/2] ^= 4

@@ -29,7 +29,8 @@ type Writer struct {
 	hurry    bool
 	check    *Reader // decodes every coded frame before it leaves
 	sorter   sorter
-	alone    coder // of records that are coded alone; made when it is needed
+	alone    coder  // of records that are coded alone; made when it is needed
+	lone     []byte // such a record, coded
 
 	timeline protocol.Timeline
 	next     protocol.LSN // where the WAL goes on
@@ -38,6 +39,8 @@ type Writer struct {
 	frame   link.Frame
 	payload []byte
 	decoded []byte
+
+	streamedBytes, streamedPayload int // of the frames in the stream since the window began: WAL, and what it became
 
 	frames, rawFrames, mismatches, rawBytes, payloadBytes atomic.Uint64
 }
@@ -81,6 +84,7 @@ func (w *Writer) Write(tli protocol.Timeline, start protocol.LSN, wal []byte, em
 		at := uint64(start) & (w.distance - 1)
 		if at == 0 {
 			w.stream = 0
+			w.streamedBytes, w.streamedPayload = 0, 0
 			w.choose()
 		}
 		piece := wal[:min(uint64(len(wal)), w.distance-at)]
@@ -100,21 +104,34 @@ func (w *Writer) writePiece(tli protocol.Timeline, start protocol.LSN, wal []byt
 		w.build(tli, start, wal)
 		return emit(&w.frame)
 	}
+	at := 0 // what is before it was given out, and what follows it up to the run at hand goes into the stream
+	end := 0
 	for _, r := range w.sorter.sort(start, wal) {
-		piece := wal[:r.bytes]
-		switch {
-		case r.how == streamed:
-			w.build(tli, start, piece)
-		case r.how == whole && w.buildAlone(tli, start, piece):
-		default:
-			w.buildRaw(tli, start, piece)
+		begin := end
+		end += r.bytes
+		alone := r.how == whole && w.tryAlone(tli, start+protocol.LSN(begin), wal[begin:end])
+		if r.how != asIs && !alone {
+			continue
+		}
+		if err := w.emitStreamed(tli, start+protocol.LSN(at), wal[at:begin], emit); err != nil {
+			return err
+		}
+		if at = end; !alone || !w.buildAlone(tli, start+protocol.LSN(begin), wal[begin:end]) {
+			w.buildRaw(tli, start+protocol.LSN(begin), wal[begin:end])
 		}
 		if err := emit(&w.frame); err != nil {
 			return err
 		}
-		wal, start = wal[r.bytes:], start+protocol.LSN(r.bytes)
 	}
-	return nil
+	return w.emitStreamed(tli, start+protocol.LSN(at), wal[at:], emit)
+}
+
+func (w *Writer) emitStreamed(tli protocol.Timeline, start protocol.LSN, wal []byte, emit func(*link.Frame) error) error {
+	if len(wal) == 0 {
+		return nil
+	}
+	w.build(tli, start, wal)
+	return emit(&w.frame)
 }
 
 // Hurry makes a Writer of codec auto use the faster codec from the next reset boundary on, or no longer. Others do not change.
@@ -153,26 +170,35 @@ func (w *Writer) Stats() Stats {
 // build leaves the sealed frame of wal, which lies within one window, in w.frame.
 func (w *Writer) build(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	f := &w.frame
-	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
+	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal))}
 	if w.encoder == nil || !w.encode(f, wal) {
-		f.RawSum = link.Checksum(wal) // a brief frame has half of it
-		w.seal(f, link.Frame{}, wal)
+		*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), Payload: wal}
+		f.SealRaw()
 	}
+	w.streamedBytes, w.streamedPayload = w.streamedBytes+len(wal), w.streamedPayload+len(f.Payload)
 	w.stream = f.StreamID() // the encoder has learnt from what now travels raw, and its reader has not: the stream is over
 	w.count(f)
 }
 
 // buildRaw leaves the raw frame of wal in w.frame. The stream in progress goes on behind it.
 func (w *Writer) buildRaw(tli protocol.Timeline, start protocol.LSN, wal []byte) {
-	w.frame = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
-	w.seal(&w.frame, link.Frame{}, wal)
+	w.frame = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), Payload: wal}
+	w.frame.SealRaw()
 	w.pass(&w.frame, wal)
 	w.count(&w.frame)
 }
 
-// buildAlone leaves the frame of wal, coded without the stream in progress, in w.frame; or it reports false: that would not
-// pay, or it does not hold wal.
-func (w *Writer) buildAlone(tli protocol.Timeline, start protocol.LSN, wal []byte) bool {
+// aloneBytes is what a frame between two of the stream costs beside its payload: its header, and another one for what follows.
+const aloneBytes = 2 * link.MaxFrameHeaderBytes
+
+// alonePays reports whether a record coded alone takes no more than the stream needs for as much WAL, by what it made in this
+// window. Nothing can be said before the stream has coded anything.
+func (w *Writer) alonePays(bytes, payload int) bool {
+	return w.streamedBytes > 0 && uint64(payload+aloneBytes)*uint64(w.streamedBytes) <= uint64(bytes)*uint64(w.streamedPayload)
+}
+
+// tryAlone codes wal without the stream in progress into w.lone, and reports whether that pays.
+func (w *Writer) tryAlone(tli protocol.Timeline, start protocol.LSN, wal []byte) bool {
 	if w.alone.encoder == nil {
 		o := w.options
 		o.Codec = Zstd
@@ -182,14 +208,17 @@ func (w *Writer) buildAlone(tli protocol.Timeline, start protocol.LSN, wal []byt
 			return false
 		}
 	}
-	f := &w.frame
-	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
 	w.alone.encoder.Begin(tli, start)
 	var err error
-	if w.payload, err = w.alone.encoder.Append(w.payload[:0], wal); err != nil || len(w.payload) >= len(wal) {
-		return false
-	}
-	w.seal(f, link.Frame{Codec: w.alone.codec}, w.payload)
+	w.lone, err = w.alone.encoder.Append(w.lone[:0], wal)
+	return err == nil && w.alonePays(len(wal), len(w.lone))
+}
+
+// buildAlone leaves the frame of wal, which tryAlone coded, in w.frame; or it reports false: it does not hold wal.
+func (w *Writer) buildAlone(tli protocol.Timeline, start protocol.LSN, wal []byte) bool {
+	f := &w.frame
+	*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal)}
+	w.seal(f, link.Frame{Codec: w.alone.codec}, w.lone)
 	if !w.proven(f, wal) {
 		return false
 	}
@@ -240,15 +269,17 @@ func (w *Writer) encode(f *link.Frame, wal []byte) bool {
 	if len(w.payload) >= len(wal) {
 		return false
 	}
+	f.RawSum = link.Checksum(wal)
 	w.seal(f, link.Frame{Codec: w.codec, Starts: w.stream == 0, Continues: w.stream != 0, Stream: w.stream}, w.payload)
 	return w.proven(f, wal)
 }
 
-// proven reports whether f decodes to wal; if not, it counts.
+// proven reports whether f decodes to wal, of which its RawSum was made; if not, it counts.
 func (w *Writer) proven(f *link.Frame, wal []byte) (ok bool) {
 	var err error
-	w.decoded, err = w.check.Decode(w.decoded[:0], f)
+	w.decoded, err = w.check.decode(w.decoded[:0], f)
 	if ok = err == nil && bytes.Equal(w.decoded, wal); !ok {
+		w.check.stream = 0
 		w.mismatches.Add(1)
 	}
 	return ok

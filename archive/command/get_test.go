@@ -3,7 +3,9 @@ package command
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,6 +65,79 @@ func TestGetDamaged(t *testing.T) {
 		t.Fatalf("damaged: %v", err)
 	}
 	only(t, out)
+}
+
+// watched calls look before each request for content.
+type watched struct {
+	archive.Store
+	look func()
+}
+
+func (w watched) Get(ctx context.Context, dst []byte, name string, offset, length int64) ([]byte, error) {
+	w.look()
+	return w.Store.Get(ctx, dst, name, offset, length)
+}
+
+// While a file is being written its path holds what it held before, also a segment whose object takes many requests, and after a
+// failure too.
+func TestGetIsAtomic(t *testing.T) {
+	p, s := newPGWAL(t), newStore(t)
+	const size = 32 << 20
+	name := protocol.SegmentName(1, size, size)
+	random := rand.New(rand.NewPCG(1, 1))
+	content := segmentOf(size, 1, size, 0)
+	for i := pageSize; i < size; i += pageSize { // nothing of it compresses
+		for j := 24; j < pageSize; j += 8 {
+			binary.LittleEndian.PutUint64(content[i+j:], random.Uint64())
+		}
+	}
+	p.write(name, content)
+	p.push(s, name)
+	path := filepath.Join(t.TempDir(), "RECOVERYXLOG")
+	before := []byte("before")
+	looks := 0
+	failing := errors.New("the store is gone")
+	w := watched{Store: s}
+	w.look = func() {
+		looks++
+		if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, before) {
+			t.Errorf("request %d: the path holds %d bytes, %v", looks, len(b), err)
+		}
+	}
+	must(t, os.WriteFile(path, before, 0o600))
+	_, err := Get(context.Background(), w, name, path, GetOptions{})
+	must(t, err)
+	if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, content) {
+		t.Errorf("%d bytes came out, %v", len(b), err)
+	}
+	requests := looks
+	if requests < 5 {
+		t.Errorf("only %d requests", requests)
+	}
+	must(t, os.WriteFile(path, before, 0o600))
+	for failAt := 2; failAt <= requests; failAt++ {
+		looks = 0
+		f := failingStore{Store: w, failAt: failAt, err: failing}
+		if _, err := Get(context.Background(), &f, name, path, GetOptions{}); !errors.Is(err, failing) {
+			t.Errorf("request %d fails: %v", failAt, err)
+		}
+		only(t, filepath.Dir(path), "RECOVERYXLOG")
+		w.look()
+	}
+}
+
+// failingStore fails at one request for content.
+type failingStore struct {
+	archive.Store
+	gets, failAt int
+	err          error
+}
+
+func (f *failingStore) Get(ctx context.Context, dst []byte, name string, offset, length int64) ([]byte, error) {
+	if f.gets++; f.gets == f.failAt {
+		return dst, f.err
+	}
+	return f.Store.Get(ctx, dst, name, offset, length)
 }
 
 // node stores WAL as a node does: windows of a timeline, from start up to end.

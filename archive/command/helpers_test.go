@@ -33,15 +33,20 @@ func must(t testing.TB, err error) {
 
 // segmentBytes returns a segment: pages with good headers, whose timeline is copied up to fork and tli's behind it.
 func segmentBytes(tli protocol.Timeline, start, fork protocol.LSN) []byte {
-	b := make([]byte, 0, segmentSize)
-	for at := start; at < start+segmentSize; at += pageSize {
+	return segmentOf(segmentSize, tli, start, fork)
+}
+
+// segmentOf is segmentBytes for segments of any size.
+func segmentOf(size uint32, tli protocol.Timeline, start, fork protocol.LSN) []byte {
+	b := make([]byte, 0, size)
+	for at := start; at < start+protocol.LSN(size); at += pageSize {
 		h := wal.PageHeader{Version: wal.PG15, Timeline: tli, Addr: at, RemLen: 1 << 20, Flags: 1}
 		if at < fork {
 			h.Timeline = tli - 1
 		}
 		if at == start {
 			h.Flags |= 2 // long header
-			h.SystemID, h.SegmentSize, h.PageSize = systemID, segmentSize, pageSize
+			h.SystemID, h.SegmentSize, h.PageSize = systemID, size, pageSize
 		}
 		b = h.Append(b)
 		for lsn := start + protocol.LSN(len(b)); lsn < at+pageSize; lsn++ {

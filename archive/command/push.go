@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 
 	"walproxy/archive"
 	"walproxy/protocol"
-	"walproxy/protocol/link"
 	"walproxy/recompress"
 )
 
@@ -67,51 +65,6 @@ func pushSegment(ctx context.Context, store archive.Store, path string, o recomp
 	done.Name, done.Bytes, done.WALBytes = object.Header.Name(), object.Header.Bytes, int64(s.id.SegmentSize)
 	done.Existed, err = a.Put(ctx, object)
 	return done, err
-}
-
-// build makes sealed windows of the segment.
-func (s *segment) build(ctx context.Context, b *archive.Builder, o recompress.Options) (mismatches uint64, err error) {
-	sealer, err := recompress.NewSealer(o)
-	if err != nil {
-		return 0, err
-	}
-	distance := o.ResetDistance
-	if distance == 0 {
-		distance = recompress.DefaultResetDistance
-	}
-	distance = min(distance, s.id.SegmentSize)
-	h := link.WindowHeader{
-		Kind: link.WindowLive, SystemID: s.id.SystemID, Timeline: s.span.Timeline, SegmentSize: s.id.SegmentSize,
-		WALBlockSize: s.id.WALBlockSize, ResetDistance: distance,
-	}
-	b.Begin(s.id)
-	raw, window := make([]byte, distance), []byte(nil)
-	for h.Start = s.span.Start; h.Start < s.span.End; h.Start += protocol.LSN(distance) {
-		if err := ctx.Err(); err != nil {
-			return mismatches, err
-		}
-		if _, err := s.ReadAt(raw, int64(h.Start-s.span.Start)); err != nil {
-			return mismatches, err
-		}
-		var stats recompress.SealStats
-		if window, stats, err = sealer.Seal(window[:0], h, rawFrame(h, raw)); err != nil {
-			return mismatches, err
-		}
-		mismatches += stats.Mismatches
-		if err := b.Add(window); err != nil {
-			return mismatches, err
-		}
-	}
-	return mismatches, nil
-}
-
-// rawFrame yields WAL as the one frame of its window.
-func rawFrame(h link.WindowHeader, wal []byte) iter.Seq2[*link.Frame, error] {
-	return func(yield func(*link.Frame, error) bool) {
-		f := link.Frame{Timeline: h.Timeline, Start: h.Start, RawLen: uint32(len(wal)), RawSum: link.Checksum(wal), Payload: wal}
-		f.Seal()
-		yield(&f, nil)
-	}
 }
 
 func pushPlain(ctx context.Context, store archive.Store, path string) (done Pushed, err error) {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -41,6 +43,54 @@ func TestPushGet(t *testing.T) {
 	must(t, err)
 	if want := (archive.Identity{SystemID: systemID, Major: 15, SegmentSize: segmentSize, WALBlockSize: pageSize}); a.Identity() != want {
 		t.Errorf("the archive is of %s", a.Identity())
+	}
+}
+
+// Windows that are made side by side make the same object as one after the other.
+func TestPushWindowsAtOnce(t *testing.T) {
+	ctx, p := context.Background(), newPGWAL(t)
+	const size = 8 << 20
+	name, content := protocol.SegmentName(1, size, size), segmentOf(size, 1, size, 0)
+	p.write(name, content)
+	var objects [][]byte
+	for _, processors := range []int{1, 4} {
+		old := runtime.GOMAXPROCS(processors)
+		s := newStore(t)
+		done, err := Push(ctx, s, p.path(name), recompress.Options{Codec: recompress.Zstd, ResetDistance: 1 << 20})
+		must(t, err)
+		gets(t, s, name, content, GetOptions{})
+		object, err := s.Get(ctx, nil, done.Name, 0, 2*size)
+		must(t, err)
+		h, err := archive.DecodeHeader(object)
+		must(t, err)
+		if len(h.Windows) != 8 {
+			t.Errorf("%d windows", len(h.Windows))
+		}
+		objects = append(objects, object)
+		runtime.GOMAXPROCS(old)
+	}
+	if !bytes.Equal(objects[0], objects[1]) {
+		t.Error("the objects differ")
+	}
+}
+
+// A segment that cannot be read to its end makes no object.
+func TestPushReadError(t *testing.T) {
+	p := newPGWAL(t)
+	const size = 4 << 20
+	path := p.write(protocol.SegmentName(1, size, size), segmentOf(size, 1, size, 0))
+	s, err := openSegment(path)
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	must(t, os.Truncate(path, size/2)) // recycled meanwhile
+	var b archive.Builder
+	if _, err := s.build(context.Background(), &b, recompress.Options{Codec: recompress.Zstd, ResetDistance: 1 << 20}); !errors.Is(err, io.EOF) {
+		t.Errorf("a file that was cut off: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.build(ctx, &b, fast); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
 	}
 }
 

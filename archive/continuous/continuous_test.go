@@ -388,6 +388,37 @@ func TestOtherWALIsRefused(t *testing.T) {
 	}
 }
 
+// A history that differs from the archive's is refused before any WAL of its timeline, and the WAL stays in the spool.
+func TestOtherHistoryIsRefused(t *testing.T) {
+	ctx, store := context.Background(), newMemoryStore()
+	a, err := archive.Create(ctx, store, cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := archive.BytesFile(protocol.HistoryName(2), []byte("1\t0/300000\tx\n")) // another server was promoted first
+	if _, err := a.PutFile(ctx, other); err != nil {
+		t.Fatal(err)
+	}
+	spool := &memorySpool{distance: 1 << 20, lines: []Line{{Timeline: 1, End: 2 * mib}}}
+	spool.grow(4 * mib)
+	spool.fork()
+	spool.grow(8 * mib)
+	slot := &memorySlot{t: t, spool: spool, store: store}
+	_, err = New(spool, slot, Options{Store: store}).step(ctx)
+	var conflict *archive.ConflictError
+	if !errors.As(err, &conflict) || conflict.Name != archive.FileName(protocol.HistoryName(2)) || !refused(err) {
+		t.Errorf("another history: %v", err)
+	}
+	for name := range store.objects {
+		if strings.HasPrefix(name, archive.TimelinePrefix(2)) {
+			t.Errorf("%s was stored", name)
+		}
+	}
+	if slot.reached > 4*mib || spool.begin > 4*mib {
+		t.Errorf("the slot says %s, and WAL below %s is gone", slot.reached, spool.begin)
+	}
+}
+
 // A spool that has gone on without the slot leaves a hole, which is named, and archiving goes on behind it.
 func TestHole(t *testing.T) {
 	store := newMemoryStore()

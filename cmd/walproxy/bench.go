@@ -49,7 +49,7 @@ cover parsing, checksums, and decoding and comparing each frame before it counts
 	f.StringVar(&flags.compress, "compress", "all", "`WORK` that is compressed: off, vacuum, physical, logical or all")
 	f.StringVar(&flags.maxRecord, "max-record-bytes", "0", "records above this `SIZE` are not compressed; 0: there is none")
 	f.StringVar(&flags.threshold, "record-threshold", "0", "records above this `SIZE` are coded as one unit; 0: none are")
-	f.StringVar(&flags.flush, "flush", "window", "where frames end: window (as when sealed), commit, or a number of bytes (`WHERE`)")
+	f.StringVar(&flags.flush, "flush", "window", "where frames end: window (as when sealed), commit, chunk (as with recompress.hold), or a number of bytes (`WHERE`)")
 	f.IntVar(&o.CPUs, "cpus", 0, "use `N` processors; 0 means all")
 	f.BoolVar(&o.Peers, "peers", false, "also run the same bytes through zstd, xz, lz4 and gzip where installed, each on one processor")
 	f.BoolVar(&o.ByKind, "by-kind", false, "also tell what kinds of records and page images the WAL consists of")

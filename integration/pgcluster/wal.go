@@ -72,7 +72,8 @@ func CompareWAL(a, b Source, timeline protocol.Timeline, from, to protocol.LSN) 
 	if to < from {
 		return fmt.Errorf("compare WAL from %s to %s: the end is before the start", from, to)
 	}
-	left, right := make([]byte, compareBytes), make([]byte, compareBytes)
+	size := min(compareBytes, uint64(to-from))
+	left, right := make([]byte, size), make([]byte, size)
 	for lsn := from; lsn < to; {
 		n := min(compareBytes, int(to-lsn))
 		if err := a.readAt(left[:n], timeline, lsn); err != nil {

@@ -38,6 +38,7 @@ var workloads = []workload{
 	},
 	{name: "mixed", about: "many types, an index of every kind, TOAST, VACUUM, checkpoints", prepare: prepareMixed, run: runMixed},
 	{name: "orders", about: "orders and their items are loaded, keyed, indexed and frozen", prepare: prepareOrders, run: runOrders},
+	{name: "indexes", about: "GIN, hash, GiST, SP-GiST and BRIN indexes are built and grow, sequences, VACUUM", conf: []string{"wal_log_hints = on"}, prepare: prepareIndexes, run: runIndexes},
 }
 
 // Names returns the names of all workloads.

@@ -18,7 +18,7 @@ func TestGenerate(t *testing.T) {
 	about := map[string]string{ // an operation that the workload cannot do without
 		"oltp": "Transaction/COMMIT", "oltp_nofpw": "Transaction/COMMIT", "copy": "Heap2/MULTI_INSERT", "index": "XLOG/FPI", "wide": "Heap/UPDATE",
 		"ints": "Heap/HOT_UPDATE", "inttext": "Heap/HOT_UPDATE", "two_short": "Heap/UPDATE", "long": "Heap/UPDATE", "ten_tiny": "Heap/UPDATE",
-		"delete": "Heap/DELETE", "mixed": "Gin/INSERT", "orders": "Heap/INSERT",
+		"delete": "Heap/DELETE", "mixed": "Gin/INSERT", "orders": "Heap/INSERT", "indexes": "BRIN/CREATE_INDEX",
 	}
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {

@@ -39,14 +39,18 @@ func (c *Cursor) Append(dst []byte, f *Frame) []byte {
 	return append(c.AppendHeader(dst, f), f.Payload...)
 }
 
-// AppendHeader appends what is in front of f's payload and advances the cursor: f as Append encodes it is the two together.
+// AppendHeader is Append without the payload, which has to follow.
 func (c *Cursor) AppendHeader(dst []byte, f *Frame) []byte {
+	dst = c.appendHeader(dst, f)
+	c.follow(f)
+	return dst
+}
+
+func (c *Cursor) appendHeader(dst []byte, f *Frame) []byte {
 	head := byte(f.Codec) | f.flags()
 	full := f.Timeline != c.Timeline || f.Start != c.Next || f.Continues && f.Stream != c.Stream
 	if !full && f.Brief() && f.Codec == c.Codec {
-		dst = f.appendBrief(dst)
-		c.follow(f)
-		return dst
+		return f.appendBrief(dst)
 	}
 	if f.Brief() {
 		head |= flagStarts
@@ -65,13 +69,31 @@ func (c *Cursor) AppendHeader(dst []byte, f *Frame) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(f.Payload)))
 	if f.Brief() {
 		dst = le.AppendUint16(dst, uint16(f.RawSum))
-		dst = le.AppendUint16(dst, uint16(f.Sum))
-	} else {
-		dst = le.AppendUint32(dst, f.RawSum)
-		dst = le.AppendUint32(dst, f.Sum)
+		return le.AppendUint16(dst, uint16(f.Sum))
 	}
-	c.follow(f)
-	return dst
+	dst = le.AppendUint32(dst, f.RawSum)
+	return le.AppendUint32(dst, f.Sum)
+}
+
+// Carries reports, by an error, whether header, which AppendHeader made, is read as that of f where the cursor was before. The
+// payload of a raw frame whose two sums agree is not read.
+//
+// Errors: those of Decode, but ErrShort.
+func (c *Cursor) Carries(header []byte, f *Frame) error {
+	got := Frame{Timeline: c.Timeline, Start: c.Next}
+	n, payload, err := c.header(&got, header)
+	if err != nil {
+		return err
+	}
+	got.Payload = f.Payload
+	if n != len(header) || payload != len(f.Payload) || got.Timeline != f.Timeline || got.Start != f.Start || got.Codec != f.Codec ||
+		got.Starts != f.Starts || got.Continues != f.Continues || got.Stream != f.Stream || got.RawLen != f.RawLen || got.RawSum != f.RawSum || got.Sum != f.Sum {
+		return f.corrupt("the frame does not survive encoding")
+	}
+	if (f.Codec != CodecRaw || !got.CarriesWAL()) && got.checksum() != got.Sum {
+		return f.corrupt("frame checksum")
+	}
+	return nil
 }
 
 // Decode reads one frame from the start of b and returns it with its encoded length. The payload is a slice of b.

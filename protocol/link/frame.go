@@ -94,23 +94,32 @@ func (f *Frame) Seal() {
 // checksum covers the logical header in a fixed layout, whichever form travels, and the payload. A continuing frame's sum
 // covers the identity of its stream too: behind another stream it does not check.
 func (f *Frame) checksum() uint32 {
-	var h [29]byte
+	if f.Brief() {
+		h := f.head()
+		return uint32(checksum16(checksum16(briefMask, h[:]), f.Payload))
+	}
+	return crc32.Update(f.headSum(), castagnoli, f.Payload)
+}
+
+// headSum returns the CRC-32C of head.
+func (f *Frame) headSum() uint32 {
+	sum, h := ^uint32(0), f.head()
+	for _, v := range h { // byte by byte: given to hash/crc32, h would be allocated for each frame
+		sum = castagnoli[byte(sum)^v] ^ sum>>8
+	}
+	return ^sum
+}
+
+// head returns what a frame's checksum covers in front of the payload.
+func (f *Frame) head() (h [29]byte) {
 	b := append(h[:0], byte(f.Codec)|f.flags())
 	b = le.AppendUint32(b, uint32(f.Timeline))
 	b = le.AppendUint64(b, uint64(f.Start))
 	b = le.AppendUint32(b, f.Stream)
 	b = le.AppendUint32(b, f.RawLen)
 	b = le.AppendUint32(b, uint32(len(f.Payload)))
-	b = le.AppendUint32(b, f.RawSum)
-	if f.Brief() {
-		return uint32(checksum16(checksum16(briefMask, b), f.Payload))
-	}
-	// Byte by byte: given to hash/crc32, h would be allocated for each frame.
-	sum := ^uint32(0)
-	for _, v := range b {
-		sum = castagnoli[byte(sum)^v] ^ sum>>8
-	}
-	return crc32.Update(^sum, castagnoli, f.Payload)
+	le.AppendUint32(b, f.RawSum)
+	return h
 }
 
 func (f *Frame) flags() byte {

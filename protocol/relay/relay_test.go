@@ -2,12 +2,14 @@ package relay
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"testing"
 	"testing/iotest"
 
+	"walproxy/protocol/datapage"
 	"walproxy/protocol/link"
 )
 
@@ -25,9 +27,22 @@ func answer(rnd *rand.Rand, count int) (all []byte, kinds []byte) {
 		for i := range body {
 			body[i] = byte(rnd.IntN(1 + rnd.IntN(256)))
 		}
+		for at := rnd.IntN(100); at+datapage.PageBytes <= len(body); at += datapage.PageBytes + rnd.IntN(2)*rnd.IntN(3000) {
+			fillPage(rnd, body[at:])
+		}
 		all, kinds = append(all, message(kind, body)...), append(kinds, kind)
 	}
 	return append(all, message('Z', []byte{'I'})...), append(kinds, 'Z')
+}
+
+// fillPage makes the start of b a data page: a header, line pointers that show rows of one length, and random bytes.
+func fillPage(rnd *rand.Rand, b []byte) {
+	rows, length := rnd.IntN(50), 1+rnd.IntN(100)
+	upper := datapage.PageBytes - rows*((length+7)&^7)
+	copy(b[12:], binary.LittleEndian.AppendUint64(nil, uint64(24+4*rows)|uint64(upper)<<16|datapage.PageBytes<<32|(datapage.PageBytes+4)<<48))
+	for i := range rows {
+		binary.LittleEndian.PutUint32(b[24+4*i:], uint32(datapage.PageBytes-(i+1)*((length+7)&^7))|1<<15|uint32(length)<<17)
+	}
 }
 
 // collect reads all pieces and returns their bytes and the kinds of those that came alone.
@@ -294,6 +309,92 @@ func FuzzBackupStart(f *testing.F) {
 		}
 		if err != nil && !errors.Is(err, ErrMessage) {
 			t.Fatal(err)
+		}
+	})
+}
+
+// TestBlocks: every byte of an answer is in one block, pages in columns, and no flipped bit goes unnoticed.
+func TestBlocks(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 30 {
+		want, _ := answer(rnd, 1+rnd.IntN(40))
+		want = want[:min(len(want), blockBytes)]
+		for _, all := range []bool{true, false} {
+			var got, block []byte
+			var pages datapage.Pages
+			for rest := want; len(rest) > 0; {
+				var n int
+				block, n = appendBlock(block[:0], rest, &pages, all)
+				rest = rest[n:]
+				h, err := parseBlockHeader(block)
+				must(t, err)
+				if n == 0 || h.raw != n || h.form != len(block)-blockHeaderBytes || all && n != len(want) || len(rest) >= datapage.PageBytes {
+					t.Fatalf("a block of %d bytes with %d bytes of %d says %+v", len(block), n, len(want), h)
+				}
+				got, err = h.appendContent(got, block[blockHeaderBytes:], &pages)
+				must(t, err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Fatalf("%d bytes do not come back", len(want))
+			}
+			for range 20 {
+				at, bit := rnd.IntN(len(block)), byte(1)<<rnd.IntN(8)
+				block[at] ^= bit
+				h, err := parseBlockHeader(block)
+				if err == nil && h.form == len(block)-blockHeaderBytes {
+					_, err = h.appendContent(nil, block[blockHeaderBytes:], &pages)
+				} else if err == nil {
+					err = ErrMessage // the stream goes on elsewhere
+				}
+				if !errors.Is(err, ErrMessage) {
+					t.Fatalf("bit %x of byte %d of %d is flipped: %v", bit, at, len(block), err)
+				}
+				block[at] ^= bit
+			}
+		}
+	}
+}
+
+// TestWrapAllocates: a backup under way costs no memory, on either side.
+func TestWrapAllocates(t *testing.T) {
+	content, _ := answer(rand.New(rand.NewPCG(1, 2)), 200)
+	var out bytes.Buffer
+	w, err := NewWrapper(&out)
+	must(t, err)
+	for range 4 {
+		_, err := w.Write(content)
+		must(t, err)
+	}
+	must(t, w.Flush())
+	if allocs := testing.AllocsPerRun(5, func() {
+		out.Reset()
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}); allocs > 2 { // of what is not ours
+		t.Errorf("%v allocations for %d bytes wrapped", allocs, len(content))
+	}
+}
+
+func FuzzBlock(f *testing.F) {
+	var pages datapage.Pages
+	content, _ := answer(rand.New(rand.NewPCG(1, 2)), 20)
+	block, _ := appendBlock(nil, content[:min(len(content), blockBytes)], &pages, true)
+	f.Add(block)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < blockHeaderBytes {
+			return
+		}
+		h, err := parseBlockHeader(b)
+		if err != nil {
+			return
+		}
+		form := b[blockHeaderBytes:]
+		got, err := h.appendContent(nil, form[:min(len(form), h.form)], &pages)
+		if err != nil && !errors.Is(err, ErrMessage) || len(got) > h.raw {
+			t.Fatalf("%d bytes of %d: %v", len(got), h.raw, err)
 		}
 	})
 }

@@ -4,38 +4,67 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
+	"walproxy/protocol/datapage"
 	"walproxy/protocol/link"
 )
 
 const (
-	windowBytes  = 8 << 20  // of the compression, and the most of it that a decoder holds
-	payloadBytes = 64 << 10 // of one message at most
+	windowBytes  = 512 << 10 // of the compression, and the most of it that a decoder holds
+	payloadBytes = 64 << 10  // of one message at most
 )
 
-// Wrapper compresses the answer of an upstream for a downstream node: a zstd stream cut into the CopyData messages that
+// Wrapper compresses the answer of an upstream for a downstream node: a zstd stream of blocks, cut into the CopyData messages that
 // protocol/link/FORMAT.md describes. One goroutine uses it.
 type Wrapper struct {
 	encoder *zstd.Encoder
+	answer  []byte // what no block holds yet
+	block   []byte
+	pages   datapage.Pages
 	dirty   bool
 }
 
 // NewWrapper returns a wrapper whose messages go to dst, one Write each.
 func NewWrapper(dst io.Writer) (*Wrapper, error) {
-	encoder, err := zstd.NewWriter(&messageWriter{dst: dst}, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(windowBytes),
-		zstd.WithEncoderConcurrency(2), zstd.WithEncoderCRC(true))
+	encoder, err := zstd.NewWriter(&messageWriter{dst: dst}, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(windowBytes),
+		zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false)) // blocks have checksums
 	if err != nil {
 		return nil, fmt.Errorf("wrap base backup: %w", err)
 	}
-	return &Wrapper{encoder: encoder}, nil
+	return &Wrapper{
+		encoder: encoder, answer: make([]byte, 0, blockBytes), block: make([]byte, 0, blockHeaderBytes+maxFormBytes),
+	}, nil
 }
 
 // Write takes messages as they come from the upstream.
-func (w *Wrapper) Write(p []byte) (int, error) {
+func (w *Wrapper) Write(p []byte) (n int, err error) {
 	w.dirty = true
-	return w.encoder.Write(p)
+	for n < len(p) {
+		take := min(len(p)-n, blockBytes-len(w.answer))
+		w.answer = append(w.answer, p[n:n+take]...)
+		n += take
+		if len(w.answer) == blockBytes {
+			if err := w.encode(false); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+// encode compresses a block of what there is; all of it, or what does not cut a page.
+func (w *Wrapper) encode(all bool) error {
+	if len(w.answer) == 0 {
+		return nil
+	}
+	var taken int
+	w.block, taken = appendBlock(w.block[:0], w.answer, &w.pages, all)
+	w.answer = w.answer[:copy(w.answer, w.answer[taken:])]
+	_, err := w.encoder.Write(w.block)
+	return err
 }
 
 // Dirty reports whether there is something that Flush would send.
@@ -44,11 +73,19 @@ func (w *Wrapper) Dirty() bool { return w.dirty }
 // Flush sends everything that was written.
 func (w *Wrapper) Flush() error {
 	w.dirty = false
+	if err := w.encode(true); err != nil {
+		return err
+	}
 	return w.encoder.Flush()
 }
 
 // Close sends the rest and the end of the zstd stream.
-func (w *Wrapper) Close() error { return w.encoder.Close() }
+func (w *Wrapper) Close() error {
+	if err := w.encode(true); err != nil {
+		return err
+	}
+	return w.encoder.Close()
+}
 
 // messageWriter makes CopyData messages of what is written to it.
 type messageWriter struct {
@@ -80,8 +117,12 @@ type Unwrapper struct {
 	messages *Scanner
 	decoder  *zstd.Decoder
 	zstd     []byte // of the message that arrived last
-	err      error  // what ended the answer
-	ready    bool   // ReadyForQuery has arrived
+	form     []byte // of a block
+	content  []byte // of the block in progress
+	read     int    // bytes of it that were read
+	pages    datapage.Pages
+	err      error // what ended the answer
+	ready    bool  // ReadyForQuery has arrived
 }
 
 // NewUnwrapper reads a node's answer from src. The caller closes it.
@@ -98,20 +139,49 @@ func NewUnwrapper(src io.Reader) (*Unwrapper, error) {
 
 // Read implements io.Reader. Errors: *RefusedError; io.EOF behind the end; of class ErrMessage; those of the source.
 func (u *Unwrapper) Read(p []byte) (int, error) {
-	n, err := u.decoder.Read(p)
-	if n > 0 {
-		return n, nil // an error comes again
+	for u.read == len(u.content) {
+		if err := u.next(); err != nil {
+			if u.err != nil && !errors.Is(err, io.EOF) {
+				err = u.err
+			}
+			return 0, err
+		}
 	}
-	if u.err != nil && err != nil && !errors.Is(err, io.EOF) {
-		err = u.err
+	n := copy(p, u.content[u.read:])
+	u.read += n
+	return n, nil
+}
+
+// next waits for the next block. io.EOF says that the stream is over, and whole.
+func (u *Unwrapper) next() error {
+	var b [blockHeaderBytes]byte
+	head := append(u.form[:0], b[:]...)
+	if _, err := io.ReadFull(u.decoder, head); err != nil {
+		return err
 	}
-	return n, err
+	h, err := parseBlockHeader(head)
+	if err != nil {
+		return err
+	}
+	u.form = slices.Grow(u.form[:0], h.form)[:h.form]
+	if _, err := io.ReadFull(u.decoder, u.form); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	u.read = 0
+	u.content, err = h.appendContent(u.content[:0], u.form, &u.pages)
+	if err != nil {
+		u.content = u.content[:0]
+	}
+	return err
 }
 
 // Drain reads the answer up to ReadyForQuery, behind which the connection can be used again.
 func (u *Unwrapper) Drain() error {
 	for !u.ready {
-		if _, err := u.next(); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := u.message(); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 	}
@@ -128,7 +198,7 @@ func (p *payload) Read(b []byte) (int, error) {
 	u := p.of
 	for len(u.zstd) == 0 {
 		if u.err == nil {
-			u.zstd, u.err = u.next()
+			u.zstd, u.err = u.message()
 		}
 		if u.err != nil {
 			return 0, u.err
@@ -139,8 +209,8 @@ func (p *payload) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next reads one message and returns the piece of the zstd stream in it, if any. io.EOF says that the stream is over.
-func (u *Unwrapper) next() ([]byte, error) {
+// message reads one message and returns the piece of the zstd stream in it, if any. io.EOF says that the stream is over.
+func (u *Unwrapper) message() ([]byte, error) {
 	m, err := u.messages.Next()
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

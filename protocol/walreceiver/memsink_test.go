@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type memSink struct {
 	status    protocol.Status
 	feedback  *protocol.HSFeedback
 	compared  int
+	released  atomic.Int64 // calls of Release
 	noFlush   bool
 	changed   chan struct{}
 	gate      func(context.Context) error // called in WAL before anything is taken
@@ -43,6 +45,8 @@ func newMemSink() *memSink {
 var _ walreceiver.Sink = (*memSink)(nil)
 
 func (*memSink) Ahead(protocol.LSN) {}
+
+func (s *memSink) Release(context.Context) error { s.released.Add(1); return nil }
 
 func (m *memSink) last() *span {
 	if len(m.spans) == 0 {

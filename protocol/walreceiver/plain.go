@@ -8,19 +8,25 @@ import (
 	"walproxy/protocol"
 )
 
-// plain is the stream of a stock server: XLogData messages. Up to held it compares, from there on it hands on.
+// gatherBytes bounds the WAL of messages that are handed on as one: two of the largest that servers send.
+const gatherBytes = 256 << 10
+
+// plain is the stream of a stock server: XLogData messages. Up to held it compares, from there on it hands on: as one what has
+// arrived already, since whatever comes behind takes time for each piece.
 type plain struct {
 	sink     Sink
 	metrics  *Metrics
 	peer     string
 	timeline protocol.Timeline
-	next     protocol.LSN // where the next message must start
-	held     protocol.LSN // end of what the sink holds already
+	next     protocol.LSN  // where the next message must start
+	arrived  func() []byte // the body of the next CopyData message if it has arrived
+	gathered []byte        // WAL before next that has not been handed on
+	held     protocol.LSN  // end of what the sink holds already
 	received atomic.Uint64
 }
 
-func newPlain(sink Sink, metrics *Metrics, peer string, tli protocol.Timeline, start, held protocol.LSN) *plain {
-	p := &plain{sink: sink, metrics: metrics, peer: peer, timeline: tli, next: start, held: held}
+func newPlain(sink Sink, metrics *Metrics, peer string, tli protocol.Timeline, start, held protocol.LSN, arrived func() []byte) *plain {
+	p := &plain{sink: sink, metrics: metrics, peer: peer, timeline: tli, next: start, held: held, arrived: arrived}
 	p.received.Store(uint64(start))
 	return p
 }
@@ -51,14 +57,29 @@ func (p *plain) Message(ctx context.Context, body []byte) error {
 		}
 		wal = wal[n:]
 	}
+	start := p.next - protocol.LSN(len(p.gathered))
+	p.next += protocol.LSN(len(wal))
+	if len(p.gathered) > 0 || p.more(len(wal)) {
+		p.gathered = append(p.gathered, wal...)
+		if wal = p.gathered; p.more(len(wal)) {
+			return nil
+		}
+		p.gathered = p.gathered[:0]
+	}
 	if len(wal) == 0 {
 		return nil
 	}
-	if err := p.sink.WAL(ctx, p.timeline, p.next, wal); err != nil {
+	if err := p.sink.WAL(ctx, p.timeline, start, wal); err != nil {
 		return p.fatal(ctx, "take WAL", err)
 	}
-	p.advance(len(wal))
+	p.received.Store(uint64(p.next))
 	return nil
+}
+
+// more reports whether WAL has arrived that goes with that many bytes before it.
+func (p *plain) more(bytes int) bool {
+	body := p.arrived()
+	return len(body) > 0 && body[0] == protocol.MessageXLogData && bytes+len(body)-protocol.XLogDataHeaderBytes <= gatherBytes
 }
 
 func (p *plain) compare(ctx context.Context, wal []byte) error {
@@ -69,13 +90,9 @@ func (p *plain) compare(ctx context.Context, wal []byte) error {
 		return p.fatal(ctx, "compare WAL", err)
 	}
 	p.metrics.overlap.Add(float64(len(wal)))
-	p.advance(len(wal))
-	return nil
-}
-
-func (p *plain) advance(bytes int) {
-	p.next += protocol.LSN(bytes)
+	p.next += protocol.LSN(len(wal))
 	p.received.Store(uint64(p.next))
+	return nil
 }
 
 func (p *plain) fatal(ctx context.Context, op string, err error) error {
@@ -83,4 +100,12 @@ func (p *plain) fatal(ctx context.Context, op string, err error) error {
 		return context.Cause(ctx)
 	}
 	return &FatalError{Op: fmt.Sprintf("%s at %s on timeline %d", op, p.next, p.timeline), Err: err}
+}
+
+// release has the sink take in what it keeps back.
+func (p *plain) release(ctx context.Context) error {
+	if err := p.sink.Release(ctx); err != nil {
+		return p.fatal(ctx, "take WAL", err)
+	}
+	return nil
 }

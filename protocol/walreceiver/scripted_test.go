@@ -443,3 +443,28 @@ func TestFarewell(t *testing.T) {
 		t.Errorf("last report: written %s, flushed %s", got.Write, got.Flush)
 	}
 }
+
+// TestReleasesWhenAsked: what the sink keeps back is taken in before the upstream gets the answer to its question.
+func TestReleasesWhenAsked(t *testing.T) {
+	answered := make(chan struct{})
+	sink := newMemSink()
+	f := newFake(t, func(c *fakeConn, _ string) {
+		c.send(copyBoth, wal(fakeBegin, somewal(10)))
+		if _, err := c.readKind('r'); err != nil { // the one at the start
+			return
+		}
+		if n := sink.released.Load(); n != 0 {
+			t.Errorf("%d releases without a question", n)
+		}
+		c.send(keepalive(fakeBegin+10, true))
+		for sink.released.Load() == 0 {
+			if _, err := c.readKind('r'); err != nil {
+				return
+			}
+		}
+		close(answered)
+		_, _ = c.readKind('r')
+	})
+	start(t, walreceiver.Options{Conninfo: f.conninfo(), StatusInterval: time.Hour}, sink)
+	<-answered
+}

@@ -148,7 +148,7 @@ func (s *serving) handler(b begin) LinkStream {
 	if s.link() {
 		return s.r.options.Link(LinkRequest{Peer: s.peer, SystemID: s.upstream.systemID, Timeline: b.timeline, Start: b.start})
 	}
-	return newPlain(s.sink, s.r.options.Metrics, s.peer, b.timeline, b.start, b.held)
+	return newPlain(s.sink, s.r.options.Metrics, s.peer, b.timeline, b.start, b.held, func() []byte { return s.following(msgCopyData) })
 }
 
 // farewell reports a last time and closes in good order. It is tried once and briefly.

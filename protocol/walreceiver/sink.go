@@ -8,7 +8,7 @@ import (
 
 // Sink is where received WAL goes and where everything that the receiver tells the upstream comes from.
 //
-// The receiver calls Resume, Begin, Identify, History, AddHistory, Compare, WAL and EndTimeline from one goroutine at a time;
+// The receiver calls Resume, Begin, Identify, History, AddHistory, Compare, WAL, Release and EndTimeline from one goroutine at a time;
 // Status, Feedback and Changed from another one, at the same time. Any error is fatal: Run returns it, but for an error that
 // is ctx's own end.
 type Sink interface {
@@ -30,6 +30,8 @@ type Sink interface {
 	// Ahead is told, before the WAL of a message comes, up to where the upstream could send: how much of a backlog there is.
 	// Not called on a link.
 	Ahead(upstream protocol.LSN)
+	// Release has the sink take in what it keeps back of the WAL it was given, because the upstream wants to know how far it is.
+	Release(ctx context.Context) error
 	// EndTimeline says that tli ended at end and goes on as next, whose history file is history. Afterwards Resume returns
 	// next and end. end may lie below what the sink took: those bytes belong to no timeline.
 	EndTimeline(ctx context.Context, tli protocol.Timeline, end protocol.LSN, next protocol.Timeline, history []byte) error

@@ -174,6 +174,11 @@ func (s *stream) data(ctx context.Context, body []byte) error {
 	}
 	s.metrics.upstream(keepalive.WALEnd)
 	if keepalive.ReplyRequested {
+		if p, ok := s.handler.(*plain); ok {
+			if err := p.release(ctx); err != nil {
+				return err
+			}
+		}
 		s.reporter.ask()
 	}
 	return nil

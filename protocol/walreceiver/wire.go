@@ -12,7 +12,10 @@ import (
 )
 
 const (
-	readBufferBytes = 256 << 10
+	readBufferBytes = 512 << 10
+	headerBytes     = 1 + 4 // kind and length of a message
+	// longBytes is the length of a message behind which others are not read ahead.
+	longBytes = 192 << 10
 	// maxCommandBytes bounds a message outside of a stream; a timeline history is the largest that is expected.
 	maxCommandBytes = 2 << 20
 	// maxPlainBytes bounds a message of a plain stream: 16 WAL pages of at most 64 KiB behind a header, doubled.
@@ -58,7 +61,7 @@ func (c *wire) Read(p []byte) (int, error) {
 		return 0, errTakenOver
 	}
 	if c.left == 0 {
-		if err := c.fill(5); err != nil {
+		if err := c.fill(headerBytes); err != nil {
 			return 0, err
 		}
 		length := int64(int32(binary.BigEndian.Uint32(c.buf[c.r+1:])))
@@ -112,17 +115,22 @@ func (c *wire) readWithin(d time.Duration) error {
 	return c.SetReadDeadline(time.Now().Add(d))
 }
 
-// fill reads until at least n bytes, at most len(buf), are in buf.
+// fill reads until at least n bytes, at most len(buf), are in buf. Behind a long message it reads no more than the beginning of
+// the next one, so that little has to move to the front of buf.
 func (c *wire) fill(n int) error {
 	if c.r == c.w {
 		c.r, c.w = 0, 0
 	}
-	if c.r+n > len(c.buf) {
+	if c.r+n > len(c.buf) || n > longBytes && c.w-c.r <= headerBytes { // the caches hold the beginning of buf
 		c.w = copy(c.buf, c.buf[c.r:c.w])
 		c.r = 0
 	}
 	for c.w-c.r < n {
-		got, err := c.source.Read(c.buf[c.w:])
+		room := c.buf[c.w:]
+		if end := c.r + n + headerBytes; n > longBytes && end < len(c.buf) {
+			room = c.buf[c.w:end]
+		}
+		got, err := c.source.Read(room)
 		c.w += got
 		if err != nil && c.w-c.r < n {
 			return err
@@ -133,14 +141,14 @@ func (c *wire) fill(n int) error {
 
 // next returns the type and body of the next message; its body may be limit bytes long. body is valid until the next call.
 func (c *wire) next(limit int) (kind byte, body []byte, err error) {
-	if err := c.fill(5); err != nil {
+	if err := c.fill(headerBytes); err != nil {
 		return 0, nil, c.broken("read from", err)
 	}
 	length := int64(int32(binary.BigEndian.Uint32(c.buf[c.r+1:]))) - 4
 	if length < 0 || length > int64(limit) {
 		return 0, nil, &ProtocolError{Peer: c.peer, What: fmt.Sprintf("message %q of %d bytes, the limit is %d", c.buf[c.r], length, limit)}
 	}
-	total := 5 + int(length)
+	total := headerBytes + int(length)
 	if total > len(c.buf) {
 		grown := make([]byte, total+readBufferBytes)
 		c.w = copy(grown, c.buf[c.r:c.w])
@@ -149,9 +157,22 @@ func (c *wire) next(limit int) (kind byte, body []byte, err error) {
 	if err := c.fill(total); err != nil {
 		return 0, nil, c.broken("read from", err)
 	}
-	kind, body = c.buf[c.r], c.buf[c.r+5:c.r+total:c.r+total]
+	kind, body = c.buf[c.r], c.buf[c.r+headerBytes:c.r+total:c.r+total]
 	c.r += total
 	return kind, body, nil
+}
+
+// following returns the body of the message behind the one that next returned last, if it is of that kind and has arrived whole; else
+// nil. A call of next returns it then, and leaves the body of the one before as it is.
+func (c *wire) following(kind byte) []byte {
+	b := c.buf[c.r:c.w]
+	if len(b) < headerBytes || b[0] != kind {
+		return nil
+	}
+	if total := 1 + int64(binary.BigEndian.Uint32(b[1:])); total >= headerBytes && total <= int64(len(b)) {
+		return b[headerBytes:total]
+	}
+	return nil
 }
 
 // send writes the messages that add has gathered. It gives up after within.

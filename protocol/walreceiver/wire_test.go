@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,6 +119,8 @@ type nullSink struct {
 
 func (*nullSink) Ahead(protocol.LSN) {}
 
+func (*nullSink) Release(context.Context) error { return nil }
+
 func (n *nullSink) WAL(_ context.Context, _ protocol.Timeline, _ protocol.LSN, wal []byte) error {
 	n.bytes += len(wal)
 	return nil
@@ -146,10 +150,81 @@ func newEndless(bytes int) (*stream, *nullSink) {
 	conn := &endless{message: framed('d', append(body, make([]byte, bytes)...))}
 	sink := &nullSink{}
 	metrics := NewMetrics(nil)
-	return &stream{
-		wire: newWire(conn), metrics: metrics, handler: newPlain(sink, metrics, "up", 1, 1<<24, 0), reporter: &reporter{begun: time.Now()},
-		arrived: func(time.Time) {},
-	}, sink
+	return newStream(conn, sink, metrics), sink
+}
+
+func newStream(conn net.Conn, sink Sink, metrics *Metrics) *stream {
+	c := newWire(conn)
+	handler := newPlain(sink, metrics, "up", 1, 1<<24, 0, func() []byte { return c.following(msgCopyData) })
+	return &stream{wire: c, metrics: metrics, handler: handler, reporter: &reporter{begun: time.Now()}, arrived: func(time.Time) {}}
+}
+
+// once gives what it holds, as much of it as is asked for.
+type once struct {
+	net.Conn
+	rest []byte
+}
+
+func (o *once) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+func (o *once) Read(p []byte) (n int, err error) {
+	if len(o.rest) == 0 {
+		return 0, io.EOF
+	}
+	n = copy(p, o.rest)
+	o.rest = o.rest[n:]
+	return n, nil
+}
+
+// pieces remembers the pieces of WAL that it got.
+type pieces struct {
+	nullSink
+	lengths []int
+	wal     []byte
+}
+
+func (s *pieces) WAL(_ context.Context, _ protocol.Timeline, start protocol.LSN, wal []byte) error {
+	if want := protocol.LSN(1<<24 + len(s.wal)); start != want {
+		return fmt.Errorf("WAL at %s, want %s", start, want)
+	}
+	s.lengths = append(s.lengths, len(wal))
+	s.wal = append(s.wal, wal...)
+	return nil
+}
+
+// TestGathers: WAL that has arrived is handed on in large pieces; nothing waits for what has not.
+func TestGathers(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var all, stream []byte
+	for _, bytes := range []int{1000, 2000, 128 << 10, 128 << 10, 0, -1, 5, 100 << 10, 128 << 10} {
+		if bytes < 0 { // ends a gathering
+			stream = append(stream, framed('d', protocol.Keepalive{}.Append(nil))...)
+			continue
+		}
+		wal := make([]byte, bytes)
+		for i := range wal {
+			wal[i] = byte(random.Uint32())
+		}
+		body := protocol.AppendXLogDataHeader(nil, protocol.LSN(1<<24+len(all)), 0, time.Now())
+		stream = append(stream, framed('d', append(body, wal...))...)
+		all = append(all, wal...)
+	}
+	sink := &pieces{}
+	s := newStream(&once{rest: stream[:len(stream)-1]}, sink, NewMetrics(nil)) // the last message is not complete
+	for range 8 {
+		if err := s.step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int{3000 + 128<<10, 128 << 10, 5 + 100<<10}; !slices.Equal(sink.lengths, want) {
+		t.Errorf("pieces of %v bytes, want %v", sink.lengths, want)
+	}
+	if got := len(all) - 128<<10; len(sink.wal) != got || !bytes.Equal(sink.wal, all[:got]) {
+		t.Errorf("%d bytes, want %d; or others", len(sink.wal), got)
+	}
+	if received := s.handler.Received(); received != protocol.LSN(1<<24+len(sink.wal)) {
+		t.Errorf("received up to %s", received)
+	}
 }
 
 func (s *stream) step(ctx context.Context) error {

@@ -104,7 +104,7 @@ func (s *session) createSlot(c protocol.CreateReplicationSlot) error {
 	}
 	options := SlotOptions{Temporary: c.Temporary, ReserveWAL: c.ReserveWAL}
 	if err := s.server.slots.Create(c.Slot, s.pid, options); err != nil {
-		return slotError(c.Slot, err)
+		return s.slotError(c.Slot, err)
 	}
 	s.wire.out = protocol.AppendRowDescription(s.wire.out, protocol.CreateReplicationSlotColumns())
 	s.wire.out = protocol.AppendDataRow(s.wire.out, []byte(c.Slot), protocol.LSN(0).Append(nil), nil, nil)
@@ -129,7 +129,7 @@ func (s *session) readSlot(name string) error {
 			lsn, tli = restart.Append(nil), decimal(history.At(restart))
 		}
 	case !errors.Is(err, protocol.ErrSlotMissing):
-		return slotError(name, err)
+		return s.slotError(name, err)
 	}
 	s.wire.out = protocol.AppendRowDescription(s.wire.out, protocol.ReadReplicationSlotColumns())
 	s.wire.out = protocol.AppendDataRow(s.wire.out, kind, lsn, tli)
@@ -146,7 +146,7 @@ func (s *session) alterSlot(name string) error {
 	case err == nil:
 		slot.Release()
 	case !errors.As(err, &busy):
-		return slotError(name, err)
+		return s.slotError(name, err)
 	}
 	return protocol.Errorf(protocol.CodeFeatureNotSupported, "cannot use ALTER_REPLICATION_SLOT with a physical replication slot")
 }
@@ -159,7 +159,7 @@ func (s *session) dropSlot(ctx, shutdown context.Context, c protocol.DropReplica
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return slotError(c.Slot, err)
+	return s.slotError(c.Slot, err)
 }
 
 // history returns the ancestry of a timeline; one without a history file has none.
@@ -174,7 +174,7 @@ func (s *session) history(tli protocol.Timeline) (protocol.History, error) {
 // slotError turns an error of Slots into what the client sees.
 //
 // Source: PostgreSQL src/backend/replication/slot.c (13-18).
-func slotError(name string, err error) error {
+func (s *session) slotError(name string, err error) error {
 	var busy *protocol.SlotInUseError
 	var invalid *protocol.SlotInvalidatedError
 	switch {
@@ -184,7 +184,7 @@ func slotError(name string, err error) error {
 		return protocol.Errorf(protocol.CodeUndefinedObject, "replication slot \"%s\" does not exist", name)
 	case errors.Is(err, protocol.ErrSlotsFull):
 		full := protocol.Errorf(protocol.CodeConfigLimitExceeded, "all replication slots are in use")
-		full.Hint = "Free one or increase \"max_replication_slots\"."
+		full.Hint = "Free one or increase " + s.inMessages("max_replication_slots") + "."
 		return full
 	case errors.As(err, &busy):
 		return protocol.Errorf(protocol.CodeObjectInUse, "replication slot \"%s\" is active for PID %d", name, busy.PID)

@@ -20,11 +20,11 @@ func (s *session) acquire(ctx, shutdown context.Context, name string) (Slot, err
 	slot, err := s.server.slots.Acquire(name, s.pid)
 	var busy *protocol.SlotInUseError
 	if !errors.As(err, &busy) || s.server.options.ProbeTimeout < 0 {
-		return slot, slotError(name, err)
+		return slot, s.slotError(name, err)
 	}
 	holder := s.server.session(busy.PID)
 	if holder == nil {
-		return nil, slotError(name, err)
+		return nil, s.slotError(name, err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -35,7 +35,7 @@ func (s *session) acquire(ctx, shutdown context.Context, name string) (Slot, err
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case alive:
-		return nil, slotError(name, err)
+		return nil, s.slotError(name, err)
 	}
 	s.log.Warn("a consumer does not answer and is ended: another one wants its slot", zap.String("slot", name),
 		zap.String("holder", holder.peer), zap.Int32("holder_pid", holder.pid), zap.Duration("dur", time.Since(began)))
@@ -46,7 +46,7 @@ func (s *session) acquire(ctx, shutdown context.Context, name string) (Slot, err
 		return nil, context.Cause(ctx)
 	}
 	slot, err = s.server.slots.Acquire(name, s.pid) // a third session may have been faster
-	return slot, slotError(name, err)
+	return slot, s.slotError(name, err)
 }
 
 // probe asks the session's consumer for a reply and waits for it up to timeout. It returns false if nothing came, true if

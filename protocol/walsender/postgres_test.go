@@ -107,31 +107,49 @@ func TestSameAnswersAsPostgres(t *testing.T) {
 // long is longer than a name can be.
 var long = strings.Repeat("l", 70)
 
-// sameCommands are sent in this order.
-var sameCommands = []string{
-	"IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM;", "\n IDENTIFY_SYSTEM \t;\n", "identify_system", "", ";", "SELECT 1", "-- x\nIDENTIFY_SYSTEM",
-	"IDENTIFY_SYSTEM -- x", "IDENTIFY_SYSTEM; IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM x", "SHOW", "SHOW wal_segment_size", "SHOW wal_block_size",
-	"SHOW block_size", "SHOW data_directory_mode", "SHOW server_version", "SHOW transaction_read_only", "SHOW in_hot_standby", "SHOW full_page_writes",
-	"SHOW wal_sender_timeout", "SHOW DateStyle", `SHOW "TimeZone"`, "SHOW application_name", "SHOW nonsense", "SHOW some.thing", "SHOW wal_level",
-	"TIMELINE_HISTORY 2", "TIMELINE_HISTORY 0", "TIMELINE_HISTORY x",
-	"READ_REPLICATION_SLOT none", "CREATE_REPLICATION_SLOT a PHYSICAL", "READ_REPLICATION_SLOT a", "CREATE_REPLICATION_SLOT a PHYSICAL",
-	"CREATE_REPLICATION_SLOT A PHYSICAL", `CREATE_REPLICATION_SLOT "A" PHYSICAL`, `CREATE_REPLICATION_SLOT "" PHYSICAL`, `CREATE_REPLICATION_SLOT "a-b" PHYSICAL`,
-	"CREATE_REPLICATION_SLOT b PHYSICAL (RESERVE_WAL)", "CREATE_REPLICATION_SLOT c PHYSICAL ( reserve_wal 'off')", "CREATE_REPLICATION_SLOT d PHYSICAL RESERVE_WAL",
-	"CREATE_REPLICATION_SLOT e PHYSICAL (nonsense)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal maybe)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal, reserve_wal)",
-	"CREATE_REPLICATION_SLOT e PHYSICAL (snapshot 'use')", "CREATE_REPLICATION_SLOT e PHYSICAL EXPORT_SNAPSHOT", "CREATE_REPLICATION_SLOT e PHYSICAL ()",
-	"CREATE_REPLICATION_SLOT e", "CREATE_REPLICATION_SLOT 'e' PHYSICAL", "CREATE_REPLICATION_SLOT WAIT PHYSICAL",
-	"CREATE_REPLICATION_SLOT " + long + " PHYSICAL", "CREATE_REPLICATION_SLOT " + long + "x PHYSICAL", "DROP_REPLICATION_SLOT " + long,
-	"CREATE_REPLICATION_SLOT tmp TEMPORARY PHYSICAL", "READ_REPLICATION_SLOT tmp", "nonsense", "READ_REPLICATION_SLOT tmp",
-	"DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT b WAIT", "DROP_REPLICATION_SLOT c x",
-	"ALTER_REPLICATION_SLOT d (failover)", "ALTER_REPLICATION_SLOT none (failover)",
-	"START_REPLICATION", "START_REPLICATION 0/0 TIMELINE 0", "START_REPLICATION SLOT none 0/0", "START_REPLICATION 0/0 TIMELINE 7",
-	"START_REPLICATION FFFFFFF/0", "START_REPLICATION FFFFFFF/0 TIMELINE 1", "START_REPLICATION SLOT d PHYSICAL FFFFFFF/0 TIMELINE 1",
-	"START_REPLICATION 0/ TIMELINE 1", `START_REPLICATION SLOT "c PHYSICAL 0/0`,
+// sameCommands are sent in this order, on one connection.
+var sameCommands = []struct {
+	name     string
+	commands []string
+}{
+	{"20_keywords_and_SQL", []string{
+		"IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM;", "\n IDENTIFY_SYSTEM \t;\n", "identify_system", "show wal_level", "", ";", "SELECT 1", "-- x\nIDENTIFY_SYSTEM",
+		"IDENTIFY_SYSTEM -- x", "IDENTIFY_SYSTEM; IDENTIFY_SYSTEM", "IDENTIFY_SYSTEM x", "SHOW",
+	}},
+	{"22_show", []string{
+		"SHOW wal_segment_size", "SHOW wal_block_size", "SHOW block_size", "SHOW data_directory_mode", "SHOW server_version", "SHOW transaction_read_only",
+		"SHOW in_hot_standby", "SHOW full_page_writes", "SHOW wal_sender_timeout", "SHOW DateStyle", `SHOW "TimeZone"`, "SHOW application_name",
+		"SHOW nonsense", "SHOW some.thing", "SHOW wal_level",
+	}},
+	{"23_no_history", []string{"TIMELINE_HISTORY 2", "TIMELINE_HISTORY 0", "TIMELINE_HISTORY x"}},
+	{"24_25_26_slots", []string{
+		"READ_REPLICATION_SLOT none", "CREATE_REPLICATION_SLOT a PHYSICAL", "READ_REPLICATION_SLOT a", "CREATE_REPLICATION_SLOT a PHYSICAL",
+		"CREATE_REPLICATION_SLOT A PHYSICAL", `CREATE_REPLICATION_SLOT "A" PHYSICAL`, `CREATE_REPLICATION_SLOT "" PHYSICAL`, `CREATE_REPLICATION_SLOT "a-b" PHYSICAL`,
+		"CREATE_REPLICATION_SLOT b PHYSICAL (RESERVE_WAL)", "CREATE_REPLICATION_SLOT c PHYSICAL ( reserve_wal 'off')", "CREATE_REPLICATION_SLOT d PHYSICAL RESERVE_WAL",
+		"CREATE_REPLICATION_SLOT f PHYSICAL ( RESERVE_WAL)", "CREATE_REPLICATION_SLOT g PHYSICAL (reserve_wal 'on')",
+		"CREATE_REPLICATION_SLOT e PHYSICAL (nonsense)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal maybe)", "CREATE_REPLICATION_SLOT e PHYSICAL (reserve_wal, reserve_wal)",
+		"CREATE_REPLICATION_SLOT e PHYSICAL (snapshot 'use')", "CREATE_REPLICATION_SLOT e PHYSICAL EXPORT_SNAPSHOT", "CREATE_REPLICATION_SLOT e PHYSICAL ()",
+		"CREATE_REPLICATION_SLOT e", "CREATE_REPLICATION_SLOT 'e' PHYSICAL", "CREATE_REPLICATION_SLOT WAIT PHYSICAL",
+		"CREATE_REPLICATION_SLOT " + long + " PHYSICAL", "CREATE_REPLICATION_SLOT " + long + "x PHYSICAL", "DROP_REPLICATION_SLOT " + long,
+	}},
+	{"27_errors_drop_temporary_slots", []string{
+		"CREATE_REPLICATION_SLOT tmp TEMPORARY PHYSICAL", "READ_REPLICATION_SLOT tmp", "nonsense", "READ_REPLICATION_SLOT tmp",
+	}},
+	{"26_28_drop", []string{
+		"DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT a", "DROP_REPLICATION_SLOT b WAIT", "DROP_REPLICATION_SLOT none WAIT", "DROP_REPLICATION_SLOT c x",
+	}},
+	{"29_alter", []string{"ALTER_REPLICATION_SLOT d (failover)", "ALTER_REPLICATION_SLOT none (failover)", "UPLOAD_MANIFEST x"}},
+	{"38_39_bad_starts", []string{
+		"START_REPLICATION", "START_REPLICATION 0/0 TIMELINE 0", "START_REPLICATION SLOT none 0/0", "START_REPLICATION 0/0 TIMELINE 7",
+		"START_REPLICATION FFFFFFF/0", "START_REPLICATION FFFFFFF/0 TIMELINE 1", "START_REPLICATION SLOT d PHYSICAL FFFFFFF/0 TIMELINE 1",
+		"START_REPLICATION 0/ TIMELINE 1", `START_REPLICATION SLOT "c PHYSICAL 0/0`,
+	}},
 }
 
 // pair is a session with a PostgreSQL server and one with a node that must say the same.
 type pair struct {
 	t            *testing.T
+	whole        *testing.T // ends the connections
 	theirPort    int
 	ourPort      int
 	theirs, ours *client
@@ -146,7 +164,7 @@ func (p *pair) connect(parameters ...string) {
 }
 
 func (p *pair) dial(port int) *client {
-	conn := mustDial(p.t, port)
+	conn := mustDial(p.whole, port)
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		p.t.Fatal(err)
 	}
@@ -188,7 +206,7 @@ func sameAnswers(t *testing.T, major int) {
 	}
 	n := mirror(t, ctx, c, start)
 	n.maxSlots = 20
-	p := &pair{t: t, theirPort: c.Port, ourPort: serveTCP(t, n, walsender.Options{}).port()}
+	p := &pair{t: t, whole: t, theirPort: c.Port, ourPort: serveTCP(t, n, walsender.Options{}).port()}
 	_, end := n.Position()
 	p.connect("user", "postgres", "replication", "true", "application_name", "ünter", "options", "-c wal_sender_timeout=90500 -c datestyle=iso,dmy")
 	for name, want := range p.theirs.status {
@@ -199,11 +217,43 @@ func sameAnswers(t *testing.T, major int) {
 	if len(p.ours.status) != len(p.theirs.status) {
 		t.Errorf("parameters %v, want %v", p.ours.status, p.theirs.status)
 	}
-	for _, sql := range sameCommands {
+	for _, group := range sameCommands {
+		p.run(t, group.name, func() {
+			for _, sql := range group.commands {
+				p.query(sql, 'Z')
+			}
+		})
+	}
+	p.run(t, "26_all_slots_used", func() {
+		for i := range n.maxSlots + 1 {
+			p.query(fmt.Sprintf("CREATE_REPLICATION_SLOT more%d PHYSICAL", i), 'Z')
+		}
+	})
+	p.run(t, "27_CopyDone_keeps_temporary_slots", func() { p.temporary(end) })
+	p.run(t, "21_47_other_messages", func() { p.copies(end) })
+	p.run(t, "03_05_06_startup", func() { p.refusals(major) })
+}
+
+// run is t.Run; what differs is told of the part.
+func (p *pair) run(t *testing.T, name string, f func()) {
+	t.Run(name, func(t *testing.T) {
+		p.t = t
+		for _, c := range []*client{p.theirs, p.ours} {
+			c.t = t
+		}
+		f()
+	})
+}
+
+// temporary makes a slot on a new connection, for which there must be room, and ends a stream.
+func (p *pair) temporary(end protocol.LSN) {
+	p.connect("user", "postgres", "replication", "true")
+	for _, sql := range []string{"DROP_REPLICATION_SLOT more0", "CREATE_REPLICATION_SLOT tmp TEMPORARY PHYSICAL RESERVE_WAL"} {
 		p.query(sql, 'Z')
 	}
-	p.copies(end)
-	p.refusals(major)
+	p.query(fmt.Sprintf("START_REPLICATION %s TIMELINE 1", end), 'W')
+	p.message('c', "", 'Z')
+	p.query("DROP_REPLICATION_SLOT tmp", 'Z') // which is there
 }
 
 // copies compares streams that begin at the end of the WAL, and what may go wrong in them.

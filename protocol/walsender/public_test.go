@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 
 	"walproxy/protocol"
@@ -27,6 +28,8 @@ func TestPublic(t *testing.T) {
 	}{
 		{fmt.Errorf("x: %w", private{}), "XX001", "damaged"},
 		{fmt.Errorf("x: %w", &fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrPermission}), "XX000", "its log says why"},
+		{fmt.Errorf("create slot \"s\": %w", &fs.PathError{Op: "write", Path: "/secret", Err: syscall.ENOSPC}), "53100", "No space left on device"},
+		{fmt.Errorf("create slot \"s\": %w", &fs.PathError{Op: "write", Path: "/secret", Err: syscall.EDQUOT}), "53100", "No space left on device"},
 		{errors.New("frames of another system"), "XX000", "frames of another system"},
 	} {
 		if got := public(c.err); got.Code != c.code || !strings.Contains(got.Message, c.text) || strings.Contains(got.Error(), "secret") {

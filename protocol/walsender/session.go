@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -156,9 +157,17 @@ func (s *session) admit(known bool) error {
 	}
 	if limit := s.server.options.MaxConnections; s.server.connected.Load() > int64(limit) {
 		return protocol.Fatalf(protocol.CodeTooManyConnections,
-			"number of requested standby connections exceeds \"max_wal_senders\" (currently %d)", limit)
+			"number of requested standby connections exceeds %s (currently %d)", s.inMessages("max_wal_senders"), limit)
 	}
 	return nil
+}
+
+// inMessages returns the name of a setting as messages of the version have it, in quotes since 17.
+func (s *session) inMessages(setting string) string {
+	if s.major < 17 {
+		return setting
+	}
+	return "\"" + setting + "\""
 }
 
 // greet sends what follows authentication: settings, key, ReadyForQuery.
@@ -370,12 +379,18 @@ func (s *session) answer(tag string, err error) error {
 }
 
 // public returns what a client may know of an error of the node's: nothing of its files.
+//
+// Source of the SQLSTATE of a full disk: PostgreSQL src/backend/utils/error/elog.c, errcode_for_file_access (13-18).
 func public(err error) *protocol.Error {
 	var known interface{ Public() *protocol.Error }
 	var file *fs.PathError
 	switch {
 	case errors.As(err, &known):
 		return known.Public()
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		full := protocol.Errorf(protocol.CodeDiskFull, "could not write to the node's disk: No space left on device")
+		full.Hint = "Make room in the node's data directory."
+		return full
 	case errors.As(err, &file):
 		return protocol.Errorf(protocol.CodeInternalError, "the node could not do this; its log says why")
 	}

@@ -48,6 +48,8 @@ func (m *model) blockData(r *record, i int) {
 		m.indexItems(k, ctx)
 		return
 	case i > 0:
+	case r.rmid == rmGin && m.ginBlock(r, k, ctx):
+		return
 	case op == heapInsert && n == insertMain:
 		m.insertData(r, k.data, ctx)
 		return

@@ -1,10 +1,6 @@
 package model
 
-import (
-	"bytes"
-
-	"walproxy/recompress/rangecoder"
-)
+import "walproxy/recompress/rangecoder"
 
 // imageKind says how a page image is coded.
 type imageKind int
@@ -13,6 +9,7 @@ const (
 	imageRaw   imageKind = iota // bytes
 	imageHeap                   // no special area: heap tuples
 	imageIndex                  // 16 bytes of special area: index tuples
+	imageMore                   // a form of its own
 )
 
 // imageState is the page being taken apart or put together.
@@ -34,6 +31,7 @@ type imageRef struct {
 	special   [btreeSpecial]byte
 	tid       [6]byte
 	info      uint32
+	hashBits  uint8     // that the tuples of a bucket have in common
 	strays    uint16    // of the last TIDs, those that were not near the one before
 	lastBlock uint32    // the largest block of a TID
 	lastItem  uint32    // and item
@@ -74,7 +72,7 @@ func (m *model) plainImage(k *block) {
 		kind = m.imageKind(k)
 	}
 	kind = imageKind(m.Symbol(m.table.Group(rangecoder.Hash(k.rel.ctx, ctxImageKind)), 2, int(kind)))
-	if kind != imageHeap && kind != imageIndex {
+	if kind == imageRaw {
 		m.bytes(rangecoder.Hash(k.rel.ctx, ctxImageRaw), k.image, nil)
 		m.mark(costImageRaw)
 		return
@@ -86,7 +84,11 @@ func (m *model) plainImage(k *block) {
 			return
 		}
 	}
-	m.takeApart(k, kind)
+	if kind == imageMore {
+		m.moreImage(k)
+	} else {
+		m.takeApart(k, kind)
+	}
 	if m.decoding {
 		n := copy(k.image, m.image.page[:k.holeOffset])
 		copy(k.image[n:], m.image.page[k.holeOffset+k.holeBytes:])
@@ -103,12 +105,12 @@ func (m *model) imageKind(k *block) imageKind {
 	copy(p[k.holeOffset+k.holeBytes:], k.image[k.holeOffset:])
 	lower, upper, special := int(at16(p, pdLower)), int(at16(p, pdUpper)), int(at16(p, pdSpecial))
 	kind := imageHeap
-	switch special {
-	case blockBytes:
-	case blockBytes - btreeSpecial:
+	switch {
+	case special == blockBytes && k.fork&0x0f == 0:
+	case special == blockBytes-btreeSpecial && at16(p, blockBytes-2) < firstPageMark:
 		kind = imageIndex
 	default:
-		return imageRaw
+		return m.moreKind(k)
 	}
 	if lower < pageHeaderBytes || lower%4 != 0 || lower > upper || upper > special || k.fork&0x0f != 0 {
 		return imageRaw
@@ -116,27 +118,7 @@ func (m *model) imageKind(k *block) imageKind {
 	if k.holeBytes > 0 && (k.holeOffset != lower || k.holeBytes != upper-lower) || k.holeBytes == 0 && lower != upper {
 		return imageRaw
 	}
-	c := m.image.cover[:]
-	clear(c)
-	for at := pageHeaderBytes; at < lower; at += 4 {
-		offset, state, n := linePointer(le.Uint32(p[at:]))
-		if !hasStorage(state, n) {
-			continue
-		}
-		if offset < upper || offset+n > special {
-			return imageRaw
-		}
-		copy(c[offset:], p[offset:offset+n])
-	}
-	m.image.stale = 0
-	if !bytes.Equal(p[upper:special], c[upper:special]) {
-		for at := upper; at < special; at++ {
-			if p[at] != c[at] {
-				m.image.stale++
-			}
-		}
-	}
-	if m.image.stale > maxPatches {
+	if !m.covered(true, lower, upper, upper, special) {
 		return imageRaw
 	}
 	return kind

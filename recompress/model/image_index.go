@@ -65,16 +65,28 @@ const (
 	uniformLimit = 1 << 28
 )
 
-// scatteredTuple codes a TID that may be anywhere in the part of the table that was met, of a tuple with the flags of the one
-// before, or reports false: it is outside, or the flags differ.
+// scatteredTuple codes the TID and the t_info of a tuple whose TID may be anywhere in the part of the table that was met and whose flags
+// are those of the one before, or reports false.
 func (m *model) scatteredTuple(ctx uint32, t []byte, ref *imageRef, length uint32) bool {
-	block, item, info := at16(t, 0)<<16|at16(t, 2), at16(t, 4), length|ref.info&^0x1fff
+	info := length | ref.info&^0x1fff
+	if !m.scatteredTID(ctx, t, ref, at16(t, 6) == info) {
+		return false
+	}
+	m.put16(t[6:], info)
+	ref.info = info
+	return true
+}
+
+// scatteredTID codes a TID that may be anywhere in the part of the table that was met, or reports false: it is outside, or usual,
+// whatever else has to hold, does not.
+func (m *model) scatteredTID(ctx uint32, t []byte, ref *imageRef, usual bool) bool {
+	block, item := at16(t, 0)<<16|at16(t, 2), at16(t, 4)
 	items := ref.lastItem
 	size := (uint64(ref.lastBlock) + 1) * uint64(items)
 	if size == 0 || size > uniformLimit {
 		return false
 	}
-	if !m.flag(ctx+ctxImageField, 14, block <= ref.lastBlock && item-1 < items && at16(t, 6) == info) {
+	if !m.flag(ctx+ctxImageField, 14, usual && block <= ref.lastBlock && item-1 < items) {
 		return false
 	}
 	v := m.Uniform(uint32(size), block*items+item-1)
@@ -83,7 +95,6 @@ func (m *model) scatteredTuple(ctx uint32, t []byte, ref *imageRef, length uint3
 		le.PutUint16(t, uint16(block>>16))
 		le.PutUint16(t[2:], uint16(block))
 		le.PutUint16(t[4:], uint16(item))
-		le.PutUint16(t[6:], uint16(info))
 	}
 	was := at16(ref.tid[:], 0)<<16 | at16(ref.tid[:], 2)
 	ref.strays <<= 1
@@ -91,7 +102,6 @@ func (m *model) scatteredTuple(ctx uint32, t []byte, ref *imageRef, length uint3
 		ref.strays |= 1
 	}
 	copy(ref.tid[:], t[:6])
-	ref.info = info
 	return true
 }
 

@@ -42,6 +42,8 @@ type model struct {
 	text       text
 	store      store
 	image      imageState
+	more       morePages
+	postings   postings
 	pruned     pruned
 	compressed compressed
 	near       neighbourMaps
@@ -80,6 +82,8 @@ func (m *model) forget() {
 	m.text.reset()
 	m.store.reset()
 	m.image.reset()
+	m.more.reset()
+	m.postings.reset()
 	m.pruned = pruned{}
 	m.near.reset()
 	m.compressed.reset()

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"walproxy/protocol"
+	"walproxy/protocol/datapage"
 	"walproxy/protocol/wal"
 )
 
@@ -281,6 +282,10 @@ type filler struct {
 // fill makes d.row at least n bytes long. Up to 7 bytes more were decoded if it is coded by difference there.
 func (f *filler) fill(n int) bool {
 	d := f.Decoder
+	masks, values := secMasks, secValues
+	if d.byRows {
+		masks, values = 0, 0
+	}
 	for len(d.row) < n {
 		at := len(d.row)
 		if at >= slotBytes || f.full >= 2 {
@@ -291,22 +296,37 @@ func (f *filler) fill(n int) bool {
 			d.row = append(d.row, b...)
 			return true
 		}
-		m := d.takeByte(secMasks)
-		if m == 0xff {
-			f.full++
-		} else {
-			f.full = 0
-		}
-		values := d.take(secValues, bits.OnesCount8(m))
-		if d.bad {
+		s := d.in[masks]
+		if len(s) == 0 {
+			d.bad = true
 			return false
 		}
-		d.row = append(d.row, f.old[at:at+8]...)
-		group := d.row[at : at+8]
-		for i := 0; m != 0; m &= m - 1 {
-			group[bits.TrailingZeros8(m)] = values[i]
-			i++
+		m := s[0]
+		d.in[masks] = s[1:]
+		group := le.Uint64(f.old[at:])
+		if m == 0 {
+			f.full = 0
+			d.row = le.AppendUint64(d.row, group)
+			continue
 		}
+		count := bits.OnesCount8(m)
+		if s = d.in[values]; count > len(s) {
+			d.bad = true
+			return false
+		}
+		d.in[values] = s[count:]
+		if m == 0xff {
+			f.full++
+			d.row = append(d.row, s[:8]...)
+			continue
+		}
+		f.full = 0
+		for ; m != 0; m &= m - 1 {
+			shift := 8 * bits.TrailingZeros8(m)
+			group = group&^(0xff<<shift) | uint64(s[0])<<shift
+			s = s[1:]
+		}
+		d.row = le.AppendUint64(d.row, group)
 	}
 	return true
 }
@@ -334,8 +354,8 @@ func (d *Decoder) image(r []byte, k *part) []byte {
 		return r
 	}
 	r = append(r, h...)
-	r = movePointers(r, pointers, true)
-	r = restore(r, tuples[:len(tuples)-special], (form-imageColumns)*8)
+	r = datapage.AppendPointers(r, pointers)
+	r = datapage.AppendRows(r, tuples[:len(tuples)-special], (form-imageColumns)*8)
 	return append(r, tuples[len(tuples)-special:]...)
 }
 

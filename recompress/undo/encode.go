@@ -249,13 +249,19 @@ func (e *Encoder) difference(old *[slotBytes]byte) {
 	for ; at < end && full < 2; at += 8 {
 		v := le.Uint64(row[at:])
 		x := v ^ le.Uint64(old[at:])
+		if x == 0 {
+			full = 0
+			*masks = append(*masks, 0)
+			continue
+		}
 		m := differs(x)
 		*masks = append(*masks, m)
 		if m == 0xff {
 			full++
-		} else {
-			full = 0
+			*values = le.AppendUint64(*values, v)
+			continue
 		}
+		full = 0
 		for ; m != 0; m &= m - 1 {
 			*values = append(*values, byte(v>>(8*bits.TrailingZeros8(m))))
 		}

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// WAL above ten megabytes in a second is bulk until half a second after; slower WAL never is.
+// WAL above ten megabytes in a second is bulk until two seconds after; slower WAL never is.
 func TestBulk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bulk{since: time.Now()}
+		b, f := &bulk{}, flow{since: time.Now()}
 		for range 64 {
 			time.Sleep(5 * time.Millisecond)
-			b.taken(128 << 10)
+			f.taken(b, 128<<10)
 		}
 		if left := b.remaining(); left != bulkHold {
 			t.Fatalf("fast WAL: %s remain", left)
@@ -26,7 +26,7 @@ func TestBulk(t *testing.T) {
 		}
 		for range 64 {
 			time.Sleep(20 * time.Millisecond)
-			b.taken(128 << 10)
+			f.taken(b, 128<<10)
 		}
 		if left := b.remaining(); left > 0 {
 			t.Fatalf("slow WAL: %s remain", left)

@@ -5,6 +5,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ type Options struct {
 	// arrived. 0: it never does.
 	BacklogBytes uint64
 	MakeRoom     func(ctx context.Context, full error) error
+	// Hold is how long, at most, the record that is incomplete at the end of a chunk is kept back for the rest of it; Feed.Hold must
+	// run then. 0: no record is.
+	Hold time.Duration
 	// Observe is given all WAL that is taken in, in order, by the goroutine that writes; wal is valid during the call. nil: nobody.
 	Observe func(tli protocol.Timeline, start protocol.LSN, wal []byte)
 	Logger  *zap.Logger
@@ -45,13 +49,18 @@ type Feed struct {
 
 	behind atomic.Bool // the upstream is further ahead than behindBytes
 
-	// The writing goroutine's own.
-	writer *recompress.Writer // chunks to frames
-	verify *recompress.Reader // frames from a link are decoded before they count
-	synced uint32             // the stream that verify is in the middle of; 0 if none
-	raw    []byte             // decoded frame
-	ahead  protocol.LSN       // up to where the upstream could send
-	hurry  bool
+	// The writing goroutine's own; with Options.Hold, of whoever has writing.
+	writing sync.Mutex
+	holder  recompress.Holder
+	since   time.Time          // when it began to hold what it holds
+	holds   chan struct{}      // of capacity 1: it holds something
+	writer  *recompress.Writer // chunks to frames
+	verify  *recompress.Reader // frames from a link are decoded before they count
+	synced  uint32             // the stream that verify is in the middle of; 0 if none
+	flow    flow
+	raw     []byte       // decoded frame, unless it is a raw one
+	ahead   protocol.LSN // up to where the upstream could send
+	hurry   bool
 }
 
 // New returns a feed over log. It does not own log.
@@ -75,7 +84,7 @@ func New(log *spool.Log, opt Options) (*Feed, error) {
 	}
 	f := &Feed{
 		log: log, opt: opt, zap: opt.Logger.Named("feed"), tail: newTail(opt.TailBytes),
-		writer: writer, verify: verify,
+		writer: writer, verify: verify, holds: make(chan struct{}, 1),
 	}
 	if s := log.State(); s.Timeline != 0 {
 		f.tail.push(s.Timeline, s.End, nil)
@@ -104,11 +113,17 @@ const (
 	behindInterval = 500 * time.Millisecond
 	behindQuiet    = 50 * time.Millisecond
 	bulkQuiet      = 10 * time.Millisecond // without WAL: it has stopped
+	// overlapBytes leaves the spool as much room again, so that WAL comes in while the fsync is under way.
+	overlapBytes = spool.MaxUnsyncedBytes / 2
 )
 
 // Sync makes what was written durable whenever there is something to do, until ctx ends; then once more.
 // Waits of several appends share one fsync.
 func (f *Feed) Sync(ctx context.Context) error {
+	if f.log.NoSync() { // nothing ever is
+		<-ctx.Done()
+		return nil
+	}
 	for {
 		changed := f.log.Changed()
 		if s := f.log.State(); s.Flushed < s.End {
@@ -128,26 +143,27 @@ func (f *Feed) Sync(ctx context.Context) error {
 	}
 }
 
-// awaitBulk waits for more WAL to share the next fsync: until bulkInterval is over, no more comes, or ctx ends.
+// awaitBulk waits for more WAL to share the next fsync: until bulkInterval is over, no more comes, or ctx ends. It looks now and
+// then: to be woken by every append costs more than the appends.
 func (f *Feed) awaitBulk(ctx context.Context) {
 	interval, pause := bulkInterval, bulkQuiet
 	if f.behind.Load() {
 		interval, pause = behindInterval, behindQuiet
 	}
-	end := time.NewTimer(interval)
-	defer end.Stop()
-	quiet := time.NewTimer(pause)
-	defer quiet.Stop()
-	for {
+	began := time.Now()
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for at := f.log.State().End; ; {
 		select {
-		case <-f.log.Changed():
-			quiet.Reset(pause)
-		case <-quiet.C:
-			return
-		case <-end.C:
-			return
+		case <-timer.C:
 		case <-ctx.Done():
 			return
 		}
+		s := f.log.State()
+		if s.End == at || s.End-s.Flushed >= overlapBytes || time.Since(began) >= interval {
+			return
+		}
+		at = s.End
+		timer.Reset(pause)
 	}
 }

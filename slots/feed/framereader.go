@@ -19,6 +19,7 @@ type FrameReader struct {
 	feed *Feed
 	tli  protocol.Timeline
 	lsn  protocol.LSN // start of the next frame to return
+	flow flow
 
 	wal    *WALReader // WAL from before the first frame of tli, until the spool takes over
 	frames *spool.Reader
@@ -96,6 +97,9 @@ func (r *FrameReader) Next(ctx context.Context) (*link.Frame, error) {
 			return fr, nil
 		}
 		out, err := r.pass(fr)
+		if out != nil {
+			r.flow.taken(&r.feed.bulk, int(out.RawLen))
+		}
 		if err != nil || out != nil {
 			return out, err
 		}

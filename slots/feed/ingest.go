@@ -14,14 +14,29 @@ import (
 )
 
 // WAL takes a chunk from a PostgreSQL upstream: recompresses it, appends the frames to the spool and shows it to consumers.
-// It waits while the spool is full and Options.MakeRoom says so. wal is not retained.
+// It waits while the spool is full and Options.MakeRoom says so. wal is not retained. With Options.Hold, the record that is incomplete
+// at its end is taken in with the next chunk, by Hold or by Release.
 func (f *Feed) WAL(ctx context.Context, tli protocol.Timeline, start protocol.LSN, wal []byte) error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if f.opt.Hold > 0 {
+		start, wal = f.hold(tli, start, wal)
+	}
+	return f.take(ctx, tli, start, wal)
+}
+
+// take makes WAL that comes next part of the spool and of the tail.
+func (f *Feed) take(ctx context.Context, tli protocol.Timeline, start protocol.LSN, wal []byte) error {
+	if len(wal) == 0 {
+		return nil
+	}
 	if err := f.setResetDistance(f.opt.Recompress.ResetDistance); err != nil {
 		return fmt.Errorf("take WAL at %s: %w", start, err)
 	}
 	f.pace(start + protocol.LSN(len(wal)))
 	if err := f.writer.Write(tli, start, wal, func(fr *link.Frame) error { return f.append(ctx, fr) }); err != nil {
 		f.writer.Reset()
+		f.holder.Discard()
 		return fmt.Errorf("take WAL at %s: %w", start, err)
 	}
 	f.synced = 0
@@ -32,7 +47,7 @@ func (f *Feed) WAL(ctx context.Context, tli protocol.Timeline, start protocol.LS
 // show makes WAL that is in the spool visible to consumers.
 func (f *Feed) show(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	f.tail.push(tli, start, wal)
-	f.bulk.taken(len(wal))
+	f.flow.taken(&f.bulk, len(wal))
 	if f.opt.Observe != nil {
 		f.opt.Observe(tli, start, wal)
 	}
@@ -57,18 +72,24 @@ func (f *Feed) pace(end protocol.LSN) {
 // Frame takes a frame from an upstream node. It is decoded first: a frame that does not yield its WAL never counts.
 // f is not retained.
 func (f *Feed) Frame(ctx context.Context, fr *link.Frame) error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	return f.frame(ctx, fr)
+}
+
+func (f *Feed) frame(ctx context.Context, fr *link.Frame) error {
 	if fr.Codec == link.CodecTimelineEnd {
 		end, err := fr.TimelineEnd()
 		if err != nil {
 			return fmt.Errorf("take frame: %w", err)
 		}
-		return f.EndTimeline(ctx, fr.Timeline, fr.Start, end.Next, end.History)
+		return f.endTimeline(ctx, fr.Timeline, fr.Start, end.Next, end.History)
 	}
 	if fr.Continues && fr.Stream != f.synced {
 		return fmt.Errorf("take frame: %w", &link.UnseenStreamError{Timeline: fr.Timeline, LSN: fr.Start})
 	}
-	var err error
-	if f.raw, err = f.verify.Decode(f.raw[:0], fr); err != nil {
+	raw, buf, err := f.verify.View(f.raw, fr)
+	if f.raw = buf; err != nil {
 		f.synced = 0
 		return fmt.Errorf("take frame at %s: %w", fr.Start, err)
 	}
@@ -78,13 +99,22 @@ func (f *Feed) Frame(ctx context.Context, fr *link.Frame) error {
 	if fr.Starts {
 		f.synced = fr.Sum
 	}
-	f.show(fr.Timeline, fr.Start, f.raw)
+	f.show(fr.Timeline, fr.Start, raw)
 	return nil
 }
 
 // EndTimeline records that tli ended at end and that next goes on there. Further WAL is expected at end on next.
 // WAL of tli beyond end, which an upstream may have sent before it knew, stays on disk but is not served any more.
 func (f *Feed) EndTimeline(ctx context.Context, tli protocol.Timeline, end protocol.LSN, next protocol.Timeline, history []byte) error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if err := f.release(ctx); err != nil {
+		return err
+	}
+	return f.endTimeline(ctx, tli, end, next, history)
+}
+
+func (f *Feed) endTimeline(ctx context.Context, tli protocol.Timeline, end protocol.LSN, next protocol.Timeline, history []byte) error {
 	fr, err := link.NewTimelineEnd(tli, end, next, history)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 // Seal puts windows of the spool that are complete into fewer bytes, until ctx ends: their frames, which were made one by one as
-// WAL came in, are coded again as a whole. Consumers are not disturbed; while WAL comes in bulk it waits, for a minute at most.
+// WAL came in, are coded again as a whole. Consumers are not disturbed; while WAL flows in bulk it waits, for a minute at most.
 func (f *Feed) Seal(ctx context.Context) error {
 	sealer, err := recompress.NewSealer(f.opt.Recompress)
 	if err != nil {

@@ -10,8 +10,13 @@ import (
 	"walproxy/protocol/link"
 )
 
-// Resume returns where the upstream should go on; zero if nothing is held yet.
-func (f *Feed) Resume() (protocol.Timeline, protocol.LSN) { return f.tail.position() }
+// Resume returns where the upstream should go on; zero if nothing is held yet. A record that is kept back is forgotten: it comes again.
+func (f *Feed) Resume() (protocol.Timeline, protocol.LSN) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	f.holder.Discard()
+	return f.tail.position()
+}
 
 // Held returns the oldest LSN held on tli, and whether anything is.
 func (f *Feed) Held(tli protocol.Timeline) (protocol.LSN, bool) {

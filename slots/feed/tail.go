@@ -7,7 +7,8 @@ import (
 )
 
 // tail keeps the newest WAL of the current timeline uncompressed, so that consumers that keep up share one decoding.
-// It is a ring: what does not fit pushes out the oldest. Safe for one writer and many readers.
+// It is a ring: what does not fit pushes out the oldest. While nobody reads, it keeps nothing but the position. Safe for one writer
+// and many readers.
 type tail struct {
 	mu       sync.RWMutex
 	ring     []byte // the byte at lsn lies at lsn modulo len(ring), a power of two
@@ -15,6 +16,20 @@ type tail struct {
 	begin    protocol.LSN  // oldest byte held
 	end      protocol.LSN  // behind the newest one
 	pushed   chan struct{} // closed and forgotten by the next push; nil while nobody waits
+	readers  int
+}
+
+// join adds a reader; it leaves once.
+func (t *tail) join() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.readers++
+}
+
+func (t *tail) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.readers--
 }
 
 func newTail(bytes int) *tail { return &tail{ring: make([]byte, bytes)} }
@@ -31,6 +46,10 @@ func (t *tail) push(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 		t.timeline, t.begin, t.end = tli, start, start
 	}
 	t.end += protocol.LSN(len(wal))
+	if t.readers == 0 {
+		t.begin = t.end
+		return
+	}
 	if len(wal) > len(t.ring) {
 		wal = wal[len(wal)-len(t.ring):]
 	}

@@ -14,6 +14,7 @@ func TestTailHoldsTheNewestBytes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	const size = 1 << 12
 	tl := newTail(size)
+	tl.join()
 	base := protocol.LSN(0x3000123)
 	var all []byte
 	for range 400 {
@@ -43,5 +44,30 @@ func TestTailHoldsTheNewestBytes(t *testing.T) {
 	tl.push(8, base+5, []byte{1, 2})
 	if got, ok := tl.read(nil, 8, base+5, 10); !ok || !bytes.Equal(got, []byte{1, 2}) {
 		t.Fatalf("after a switch of timelines: %v %v", got, ok)
+	}
+}
+
+// Without readers the tail is no more than a position; one that comes then finds its place and what follows.
+func TestTailWithoutReaders(t *testing.T) {
+	tl := newTail(1 << 12)
+	tl.push(1, 100, []byte("before"))
+	if tli, end := tl.position(); tli != 1 || end != 106 {
+		t.Fatalf("position %s on timeline %d", end, tli)
+	}
+	if _, ok := tl.read(nil, 1, 105, 1); ok {
+		t.Fatal("what nobody could have read is held")
+	}
+	tl.join()
+	if _, ok := tl.read(nil, 1, 106, 1); !ok || tl.after(1, 106) == nil {
+		t.Fatal("the end is not held")
+	}
+	tl.push(1, 106, []byte("behind"))
+	if got, ok := tl.read(nil, 1, 106, 10); !ok || string(got) != "behind" {
+		t.Fatalf("behind the end: %q, %v", got, ok)
+	}
+	tl.leave()
+	tl.push(1, 112, []byte("x"))
+	if _, ok := tl.read(nil, 1, 106, 1); ok {
+		t.Fatal("held for nobody")
 	}
 }

@@ -19,12 +19,15 @@ type WALReader struct {
 	tli  protocol.Timeline // what the consumer asked for
 	lsn  protocol.LSN      // next byte to return
 	buf  []byte            // what Next returned last
+	left bool              // it reads the tail no more
+	flow flow
 
 	// Set while the WAL is read from the spool rather than from the tail.
 	frames  *spool.Reader
 	decoder *recompress.Reader
 	limit   protocol.LSN // where the timeline that frames reads hands over to the next one; 0 if it is open
-	raw     []byte       // decoded WAL
+	raw     []byte       // decoded WAL: in decoded, or in what frames returned last
+	decoded []byte
 	rawAt   protocol.LSN // LSN of raw[0]
 	again   protocol.LSN // where the spool was opened a second time
 }
@@ -46,10 +49,12 @@ func (f *Feed) OpenWAL(tli protocol.Timeline, start protocol.LSN) (*WALReader, e
 		return nil, err
 	}
 	r := &WALReader{feed: f, tli: tli, lsn: start}
+	f.tail.join()
 	if r.inTail() {
 		return r, nil
 	}
 	if err := r.openSpool(start); err != nil {
+		_ = r.Close() // nothing is open
 		return nil, err
 	}
 	return r, nil
@@ -60,13 +65,22 @@ func (r *WALReader) inTail() bool {
 	return ok
 }
 
-// Close releases files and the decoder. Idempotent.
+// Close ends the reader. Idempotent.
 func (r *WALReader) Close() error {
+	if !r.left {
+		r.left = true
+		r.feed.tail.leave()
+	}
+	return r.release()
+}
+
+// release lets go of files and the decoder, while the tail holds what the reader needs.
+func (r *WALReader) release() error {
 	if r.frames == nil {
 		return nil
 	}
 	err := r.frames.Close()
-	r.frames, r.decoder, r.raw = nil, nil, nil
+	r.frames, r.decoder, r.raw, r.decoded = nil, nil, nil, nil
 	return err
 }
 
@@ -89,6 +103,7 @@ func (r *WALReader) Append(ctx context.Context, dst []byte, limit int) (start pr
 		}
 		if n := len(out) - len(dst); n > 0 {
 			start, r.lsn = r.lsn, r.lsn+protocol.LSN(n)
+			r.flow.taken(&r.feed.bulk, n)
 			return start, out, nil
 		}
 		if pushed := r.feed.tail.after(r.tli, r.lsn); pushed != nil {
@@ -109,7 +124,7 @@ func (r *WALReader) fill(dst []byte, limit int) ([]byte, error) {
 		at := r.lsn + protocol.LSN(have)
 		var ok bool
 		if dst, ok = r.feed.tail.read(dst, r.tli, at, limit-have); ok {
-			if err := r.Close(); err != nil || len(dst)-begin == have {
+			if err := r.release(); err != nil || len(dst)-begin == have {
 				return dst, err
 			}
 			continue
@@ -132,7 +147,7 @@ func (r *WALReader) fillFromSpool(dst []byte, lsn protocol.LSN, limit int) ([]by
 		return nil, &protocol.TimelineEndError{Timeline: r.tli, Next: next, At: end}
 	}
 	if r.frames != nil && r.limit != 0 && lsn >= r.limit { // the ancestor ends here; go on with its successor
-		if err := r.Close(); err != nil {
+		if err := r.release(); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +192,7 @@ func (r *WALReader) openSpool(lsn protocol.LSN) error {
 			return errors.Join(err, frames.Close())
 		}
 	}
-	r.frames, r.limit, r.raw, r.rawAt = frames, limit, r.raw[:0], 0
+	r.frames, r.limit, r.raw, r.rawAt = frames, limit, nil, 0
 	return nil
 }
 
@@ -194,7 +209,7 @@ func (r *WALReader) decodeNext(lsn protocol.LSN) error {
 		return r.feed.disordered(r.tli, lsn, fmt.Sprintf("the next frame starts at %s", fr.Start))
 	}
 	var unseen *link.UnseenStreamError
-	r.raw, err = r.decoder.Decode(r.raw[:0], fr)
+	r.raw, r.decoded, err = r.decoder.View(r.decoded, fr)
 	r.rawAt = fr.Start
 	if errors.As(err, &unseen) && r.again != lsn {
 		// The spool was entered behind the start of fr's stream, at a frame that stands alone; enter it at that start, once.

@@ -8,6 +8,7 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/slots/fs"
 )
 
 // Append writes f, which must be sealed, behind the last frame. f.Payload may be reused on return. Readers see the frame at
@@ -47,6 +48,9 @@ func (l *Log) Append(f *link.Frame) error {
 		return fmt.Errorf("append frame at %s on timeline %d: %w", f.Start, f.Timeline, err)
 	}
 	l.publish(f, w, end)
+	if l.noSync {
+		return l.Sync() // it has nothing to do, but for the files of windows that are complete
+	}
 	return nil
 }
 
@@ -113,22 +117,25 @@ func (l *Log) prepareWindow(f *link.Frame, identity protocol.Identity) (*window,
 	return w, nil
 }
 
-// encode appends f to l.buf and advances l.cursor. It reads the frame back, so that nothing is stored that cannot be read.
+// maxCopyBytes bounds the payload that is copied behind its header, to be written with it. A larger one is written by itself.
+const maxCopyBytes = 16 << 10
+
+// encode appends f to l.buf and l.payload and advances l.cursor. It reads the frame back, so that nothing is stored that cannot be
+// read.
 func (l *Log) encode(f *link.Frame) error {
 	if f.Continues && f.Stream != l.cursor.Stream {
 		return &link.UnseenStreamError{Timeline: f.Timeline, LSN: f.Start}
 	}
 	check, from := l.cursor, len(l.buf)
-	l.buf = l.cursor.Append(l.buf, f)
-	got, n, err := check.Decode(l.buf[from:])
-	if err != nil {
+	l.buf = l.cursor.AppendHeader(l.buf, f)
+	if err := check.Carries(l.buf[from:], f); err != nil {
 		return err
 	}
-	if n != len(l.buf)-from || got.Timeline != f.Timeline || got.Start != f.Start {
-		return &link.CorruptError{Timeline: f.Timeline, LSN: f.Start, What: "frame does not survive encoding"}
+	if l.payload = f.Payload; len(l.payload) <= maxCopyBytes {
+		l.buf, l.payload = append(l.buf, l.payload...), nil
 	}
 	l.mu.Lock()
-	total := l.state.Bytes + int64(len(l.buf))
+	total := l.state.Bytes + l.encoded()
 	l.mu.Unlock()
 	if l.cap > 0 && total > l.cap {
 		return fmt.Errorf("append frame at %s on timeline %d: %w: %d bytes would exceed the cap of %d", f.Start, f.Timeline, ErrFull, total, l.cap)
@@ -136,13 +143,25 @@ func (l *Log) encode(f *link.Frame) error {
 	return nil
 }
 
-// write appends l.buf to the newest window.
+// encoded returns the length of l.buf and l.payload.
+func (l *Log) encoded() int64 { return int64(len(l.buf) + len(l.payload)) }
+
+// put writes l.buf and l.payload at an offset of a file.
+func (l *Log) put(file fs.File, offset int64) error {
+	_, err := file.WriteAt(l.buf, offset)
+	if err == nil && len(l.payload) > 0 {
+		_, err = file.WriteAt(l.payload, offset+int64(len(l.buf)))
+	}
+	return err
+}
+
+// write appends l.buf and l.payload to the newest window.
 func (l *Log) write(w *window) error {
 	if err := l.truncateTorn(w); err != nil { // a shorter frame would leave the rest of the failed one behind it
 		return err
 	}
 	size := w.size.Load()
-	if _, err := w.file.WriteAt(l.buf, size); err != nil {
+	if err := l.put(w.file, size); err != nil {
 		l.torn = w.file.Truncate(size) != nil
 		return full(err)
 	}
@@ -161,7 +180,7 @@ func (l *Log) truncateTorn(w *window) error {
 	return nil
 }
 
-// createWindow makes the file of w with the content l.buf.
+// createWindow makes the file of w with the content l.buf and l.payload.
 func (l *Log) createWindow(w *window) error {
 	dir := path.Dir(w.path)
 	names := []string{dir}
@@ -175,7 +194,7 @@ func (l *Log) createWindow(w *window) error {
 	if err != nil {
 		return full(err)
 	}
-	if _, err := file.WriteAt(l.buf, 0); err != nil {
+	if err := l.put(file, 0); err != nil {
 		return errors.Join(full(err), file.Close(), l.fs.Remove(w.path))
 	}
 	w.file, w.names = file, names
@@ -184,8 +203,8 @@ func (l *Log) createWindow(w *window) error {
 
 // publish makes the frame just written visible.
 func (l *Log) publish(f *link.Frame, w *window, end link.TimelineEnd) {
-	old, grown := l.current, int64(len(l.buf))
-	l.current = w
+	old, grown := l.current, l.encoded()
+	l.current, l.payload = w, nil
 	w.size.Add(grown)
 	l.mu.Lock()
 	if w != old {
@@ -202,6 +221,9 @@ func (l *Log) publish(f *link.Frame, w *window, end link.TimelineEnd) {
 		l.lines = append(l.lines, &line{timeline: end.Next, begin: f.Start, end: f.Start})
 		l.state.Timeline = end.Next
 		l.state.Flushed = min(l.state.Flushed, f.Start)
+	}
+	if l.noSync && len(l.unsynced) == 1 && l.durable == w {
+		l.synced, l.state.Flushed = l.appends, l.state.End
 	}
 	bytes := l.state.Bytes
 	l.mu.Unlock()

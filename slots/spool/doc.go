@@ -21,7 +21,7 @@
 //
 //   - A window file gets its header and first frame in one write. It is begun while older ones are not durable yet, so several
 //     of the newest windows of a log can be torn or missing. Three things are durable before: what lies more than
-//     maxUnsyncedBytes of WAL before it; the name of the first window of its timeline, if it is a later one; all of the older
+//     MaxUnsyncedBytes of WAL before it; the name of the first window of its timeline, if it is a later one; all of the older
 //     timelines, if it is the first.
 //   - Sync: fsync of every window that is not durable, oldest first, then of its directory and of the directory above where a
 //     name is new; then the positions in memory move. They move in order only.

@@ -10,7 +10,7 @@ import (
 const (
 	firstBufferBytes = 32 << 10
 	// maxBufferBytes bounds what a reader reads ahead. Only a larger frame makes the buffer larger, for as long as it lasts.
-	maxBufferBytes = 256 << 10
+	maxBufferBytes = 256<<10 + 2*link.MaxFrameHeaderBytes
 )
 
 // frames reads the frames of one window file in order. The caller says how far the file is complete.
@@ -61,6 +61,9 @@ func (r *frames) next(end int64) (link.Frame, int, error) {
 	return f, n, nil
 }
 
+// longBytes is the length of a frame behind which no other is read ahead: it would only have to move to the front of the buffer.
+const longBytes = 32 << 10
+
 // fetch sees to it that want bytes, or all up to end if fewer are left, are in the buffer.
 func (r *frames) fetch(end int64, want int) error {
 	left := end - r.offset
@@ -77,7 +80,11 @@ func (r *frames) fetch(end int64, want int) error {
 		copy(r.buf, r.buf[r.lo:r.hi])
 	}
 	r.lo, r.hi = 0, have
-	n, err := r.file.ReadAt(r.buf[have:min(int64(len(r.buf)), left)], r.offset+int64(have))
+	room := min(int64(len(r.buf)), left)
+	if want > longBytes {
+		room = min(room, int64(want+link.MaxFrameHeaderBytes))
+	}
+	n, err := r.file.ReadAt(r.buf[have:room], r.offset+int64(have))
 	r.hi += n
 	if r.hi >= want {
 		return nil

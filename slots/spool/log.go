@@ -62,8 +62,9 @@ type Log struct {
 	lock    io.Closer
 
 	// Lock order: appendMu or retainMu, then syncMu, then mu. mu is never held during file access.
-	appendMu sync.Mutex // guards the next five, and window files against two writers
-	buf      []byte     // encoded frame
+	appendMu sync.Mutex // guards the next six, and window files against two writers
+	buf      []byte     // encoded frame, but for a payload that lies in payload
+	payload  []byte     // the caller's, during Append
 	cursor   link.Cursor
 	distance atomic.Uint32 // reset distance of the next window; read without appendMu
 	torn     bool          // bytes of a failed write may be behind the newest window's size
@@ -94,6 +95,7 @@ type Log struct {
 	failed    error // sticky: fsync failed, or closed
 
 	changed   notify.Notifier // of State
+	flushed   notify.Notifier // of State.Flushed
 	appended  notify.Notifier // of what readers see
 	completed notify.Notifier // of what can be sealed
 }
@@ -202,6 +204,9 @@ func (l *Log) Windows() []WindowInfo {
 // Changed returns a channel that is closed at the next change of State. Take it before looking at State.
 func (l *Log) Changed() <-chan struct{} { return l.changed.Wait() }
 
+// Flushed returns a channel that is closed at the next change of State().Flushed.
+func (l *Log) Flushed() <-chan struct{} { return l.flushed.Wait() }
+
 // Timelines returns what is held of each timeline, in ascending order; the last one is State's, also if nothing of it is held yet.
 func (l *Log) Timelines() []TimelineSpan {
 	l.mu.Lock()
@@ -212,6 +217,9 @@ func (l *Log) Timelines() []TimelineSpan {
 	}
 	return spans
 }
+
+// NoSync reports whether the log was opened with Options.NoSync.
+func (l *Log) NoSync() bool { return l.noSync }
 
 // ResetDistance returns the length in bytes of windows that begin from now on. It does not wait for an append.
 func (l *Log) ResetDistance() uint32 { return l.distance.Load() }

@@ -5,13 +5,15 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"walproxy/protocol"
 	"walproxy/protocol/link"
 )
 
-// maxUnsyncedBytes bounds the WAL before a window that need not be durable when the window begins, in bytes of LSN. Recovery
+// MaxUnsyncedBytes bounds the WAL before a window that need not be durable when the window begins, in bytes of LSN. Recovery
 // relies on it: what lies further before the beginning of the newest window was durable, whatever it looks like.
-const maxUnsyncedBytes = link.MaxResetDistance
+const MaxUnsyncedBytes = link.MaxResetDistance
 
 // Sync makes durable whatever was appended before the call. Callers that come while an fsync is under way share the next one.
 // Append goes on meanwhile. After an error nothing more is accepted: the log must be opened again.
@@ -23,7 +25,7 @@ func (l *Log) Sync() error {
 }
 
 // syncBefore makes durable what has to be before f begins a window: what came on older timelines; the first window of its own,
-// so that this one is there wherever others are; and what lies more than maxUnsyncedBytes before f.
+// so that this one is there wherever others are; and what lies more than MaxUnsyncedBytes before f.
 func (l *Log) syncBefore(f *link.Frame) error {
 	l.mu.Lock()
 	last := l.lines[len(l.lines)-1]
@@ -32,7 +34,7 @@ func (l *Log) syncBefore(f *link.Frame) error {
 	if early {
 		return l.Sync()
 	}
-	return l.syncUntil(func() bool { return uint64(f.Start-l.state.Flushed) <= maxUnsyncedBytes })
+	return l.syncUntil(func() bool { return uint64(f.Start-l.state.Flushed) <= MaxUnsyncedBytes })
 }
 
 // syncUntil syncs until enough, which is called with l.mu held, says so. It is the only one that makes windows durable.
@@ -65,6 +67,7 @@ func (l *Log) syncUntil(enough func() bool) error {
 		l.closeSynced(windows[:len(windows)-1])
 	}
 	l.changed.Notify()
+	l.flushed.Notify()
 	if completed {
 		l.completed.Notify()
 	}
@@ -85,7 +88,7 @@ func (l *Log) flushedAt(tli protocol.Timeline, end protocol.LSN) protocol.LSN {
 	return end
 }
 
-// syncFiles makes windows durable, oldest first, then their names, and remembers that size bytes of the newest are. l.syncMu is
+// syncFiles makes windows durable, then their names, and remembers that size bytes of the newest are. l.syncMu is
 // held, so they stay open.
 func (l *Log) syncFiles(windows []*window, size int64) error {
 	if l.noSync {
@@ -93,10 +96,10 @@ func (l *Log) syncFiles(windows []*window, size int64) error {
 	}
 	began := time.Now()
 	var dirs []string
+	if err := syncAll(windows); err != nil {
+		return err
+	}
 	for _, w := range windows {
-		if err := w.file.Sync(); err != nil {
-			return fmt.Errorf("sync window %s: %w; restart the node", w.path, err)
-		}
 		for _, dir := range w.names {
 			if !slices.Contains(dirs, dir) {
 				dirs = append(dirs, dir)
@@ -113,6 +116,30 @@ func (l *Log) syncFiles(windows []*window, size int64) error {
 	}
 	l.writeMarker(windows[len(windows)-1], size)
 	l.metrics.syncedIn(time.Since(began))
+	return nil
+}
+
+// maxSyncs bounds the windows that are synced at the same time.
+const maxSyncs = 16
+
+// syncAll makes the files of windows durable, in no particular order: as long as one is not, what is behind it does not count. All
+// wait for the disk together, which takes one flush of its cache for many.
+func syncAll(windows []*window) error {
+	if len(windows) == 1 {
+		return windows[0].sync()
+	}
+	var g errgroup.Group
+	g.SetLimit(maxSyncs)
+	for _, w := range windows {
+		g.Go(w.sync)
+	}
+	return g.Wait()
+}
+
+func (w *window) sync() error {
+	if err := w.file.Sync(); err != nil {
+		return fmt.Errorf("sync window %s: %w; restart the node", w.path, err)
+	}
 	return nil
 }
 

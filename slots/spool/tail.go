@@ -56,7 +56,7 @@ func (l *Log) firstUnsure(line *line) int {
 	newest := line.windows[at-1].header.Start
 	for ; at > 0; at-- {
 		w := line.windows[at-1]
-		far := at < len(line.windows) && uint64(newest-line.windows[at].header.Start) >= maxUnsyncedBytes
+		far := at < len(line.windows) && uint64(newest-line.windows[at].header.Start) >= MaxUnsyncedBytes
 		if far || l.marker.aheadOf(w) || l.isSealed(w) {
 			break
 		}

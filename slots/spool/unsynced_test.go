@@ -159,7 +159,7 @@ func TestUnsyncedIsBounded(t *testing.T) {
 		f := mustAppend(t, l, filling(at, 1))
 		d.frames = append(d.frames, f)
 		at = f.End()
-		if s := l.State(); uint64(f.Start-s.Flushed) > maxUnsyncedBytes {
+		if s := l.State(); uint64(f.Start-s.Flushed) > MaxUnsyncedBytes {
 			t.Fatalf("window %d begins at %s, durable up to %s", i, f.Start, s.Flushed)
 		}
 		if i > 1 && i < 60 && syncs != 1 {

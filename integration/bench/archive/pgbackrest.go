@@ -43,7 +43,7 @@ pg1-user=%s
 	if err := pgcluster.Own(dir); err != nil {
 		return row{}, err
 	}
-	run := func(args ...string) (int64, error) {
+	run := func(args ...string) (cost, error) {
 		return command(ctx, nil, program, append([]string{"--config=" + file, "--stanza=main"}, args...)...)
 	}
 	if _, err := run("stanza-create"); err != nil {
@@ -54,6 +54,6 @@ pg1-user=%s
 		return row{}, err
 	}
 	return b.pushAndGet(row{name: string(version[:max(len(version)-1, 0)]) + " archive-push, zst level 3"},
-		func(path, _ string) (int64, error) { return run("archive-push", path) },
-		func(file, to string) (int64, error) { return run("archive-get", file, to) }, filepath.Join(repo, "archive"))
+		func(path string) (cost, error) { return run("archive-push", path) },
+		func(file, to string) (cost, error) { return run("archive-get", file, to) }, filepath.Join(repo, "archive"))
 }

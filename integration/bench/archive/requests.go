@@ -4,14 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"walproxy/integration/nodeproc"
@@ -20,66 +15,28 @@ import (
 	"walproxy/protocol"
 )
 
-// counter passes requests on to an S3 server and counts them by method; a listing is a method of its own.
-type counter struct {
-	server *s3server.Server
-	web    *httptest.Server
-	mu     sync.Mutex
-	count  map[string]int
+// archived is what a node made of the WAL, and what it asked the bucket for.
+type archived struct {
+	row
+	requests string
 }
 
-func newCounter(ctx context.Context) (*counter, error) {
-	server, err := s3server.New(ctx)
-	if err != nil {
-		return nil, err
-	}
-	target, err := url.Parse(server.Endpoint())
-	if err != nil {
-		return nil, errors.Join(err, server.Close())
-	}
-	c := &counter{server: server, count: map[string]int{}}
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target)
-		r.Out.Host = r.In.Host // it is signed
-	}}
-	c.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		method := r.Method
-		if r.URL.Query().Has("list-type") {
-			method = "LIST"
-		}
-		c.mu.Lock()
-		c.count[method]++
-		c.mu.Unlock()
-		pass.ServeHTTP(w, r)
-	}))
-	return c, nil
-}
+// nodePrefix is where the node archives to.
+const nodePrefix = "node"
 
-func (c *counter) store(prefix string) string {
-	return fmt.Sprintf("s3://%s/%s?endpoint=%s&region=%s", s3server.Bucket, prefix, c.web.URL, s3server.Region)
-}
-
-func (c *counter) close() error {
-	c.web.Close()
-	return c.server.Close()
-}
-
-// take returns what was counted, in words and for each GiB, and begins anew.
-func (c *counter) take(bytes int64) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// perGiB returns what was counted, in words and for each GiB.
+func perGiB(count map[string]int, bytes int64) string {
 	var parts []string
-	for method, n := range c.count {
-		parts = append(parts, fmt.Sprintf("%.0f %s", float64(n)*(1<<30)/float64(bytes), method))
+	for method, n := range count {
+		parts = append(parts, fmt.Sprintf("%.1f %s", float64(n)*(1<<30)/float64(bytes), method))
 	}
 	slices.Sort(parts)
-	c.count = map[string]int{}
 	return strings.Join(parts, ", ")
 }
 
-// generate starts a primary and a node that archives into a directory, and lets pgbench write WAL.
-func (b *bench) generate(ctx context.Context) (row, error) {
-	r := row{name: "walproxy node, auto"}
+// generate starts a primary and a node that archives into a bucket, and lets pgbench write WAL.
+func (b *bench) generate(ctx context.Context) (r archived, err error) {
+	r.name = "walproxy node, auto"
 	install, err := pgcluster.FindAny()
 	if err != nil {
 		return r, err
@@ -92,9 +49,13 @@ func (b *bench) generate(ctx context.Context) (row, error) {
 	if err := b.primary.Start(ctx); err != nil {
 		return r, err
 	}
-	dir := filepath.Join(b.dir, "node-archive")
-	node, err := nodeproc.New(nodeproc.Options{Binary: b.binary, Dir: filepath.Join(b.dir, "node"),
-		Config: fmt.Sprintf("upstream:\n  conninfo: %q\n  slot: bench\n  create_slot: on\narchive:\n  store: file://%s\n", b.primary.Conninfo(), dir)})
+	bucket, err := s3server.NewCounter(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, bucket.Close()) }()
+	node, err := nodeproc.New(nodeproc.Options{Binary: b.binary, Dir: filepath.Join(b.dir, "node"), Env: bucket.Env(),
+		Config: fmt.Sprintf("upstream:\n  conninfo: %q\n  slot: bench\n  create_slot: on\narchive:\n  store: %q\n", b.primary.Conninfo(), bucket.URL(nodePrefix))})
 	if err != nil {
 		return r, err
 	}
@@ -102,79 +63,104 @@ func (b *bench) generate(ctx context.Context) (row, error) {
 	if err := node.StartReady(ctx); err != nil {
 		return r, err
 	}
-	first, err := b.primary.FlushLSN(ctx)
+	from, to, err := b.load(ctx)
 	if err != nil {
 		return r, err
 	}
-	size := b.primary.Options.SegmentBytes()
-	from := first.Next(size)
-	if _, err := b.primary.Pgbench(ctx, "-i", "-q", "-s", "10"); err != nil {
-		return r, err
+	b.progress(fmt.Sprintf("%d MiB of WAL", b.bytes>>20))
+	err = b.awaitNode(ctx, &r, bucket.Path(nodePrefix), from, to)
+	if err == nil {
+		r.push.peak, err = peak(node.Process().PID())
 	}
-	to := from
-	for uint64(to-from) < uint64(b.walMiB)<<20 {
-		if _, err := b.primary.Pgbench(ctx, "-c", "4", "-T", "3", "-n"); err != nil {
-			return r, err
+	r.requests = perGiB(bucket.Take(), b.bytes)
+	b.progress(r.name)
+	return r, err
+}
+
+// load lets pgbench write, and notes the segments.
+func (b *bench) load(ctx context.Context) (from, to protocol.LSN, err error) {
+	first, err := b.primary.FlushLSN(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	size := b.primary.Options.SegmentBytes()
+	from = first.Next(size)
+	if _, err := b.primary.Pgbench(ctx, "-i", "-q", "-s", "20"); err != nil {
+		return 0, 0, err
+	}
+	for to = from; uint64(to-from) < uint64(b.walMiB)<<20; {
+		if _, err := b.primary.Pgbench(ctx, "-c", "4", "-T", "3", "-n", "-M", "prepared"); err != nil {
+			return 0, 0, err
 		}
 		if to, err = b.primary.FlushLSN(ctx); err != nil {
-			return r, err
+			return 0, 0, err
 		}
-		to = min(to.Floor(size), from+(protocol.LSN(b.walMiB)<<20).Next(size))
+		to = min(to.Floor(size), from+protocol.LSN(b.walMiB)<<20)
 	}
 	for at := from; at < to; at = at.Next(size) {
 		b.files = append(b.files, filepath.Join(b.primary.WALDir(), protocol.SegmentName(1, at, size)))
 	}
 	b.bytes = int64(len(b.files)) * int64(size)
-	r.stored, r.pushRSS, err = b.awaitNode(ctx, node, dir, from, to)
-	return r, err
+	return from, to, nil
 }
 
-// awaitNode returns the bytes of the objects between two LSNs when all of them are there, and the node's peak memory.
-func (b *bench) awaitNode(ctx context.Context, node *nodeproc.Node, dir string, from, to protocol.LSN) (stored, rss int64, err error) {
-	err = pgcluster.Until(ctx, func() (bool, error) {
-		stored = 0
+// awaitNode returns when all objects between two LSNs are there, and notes their bytes.
+func (b *bench) awaitNode(ctx context.Context, r *archived, dir string, from, to protocol.LSN) error {
+	return pgcluster.Until(ctx, func() (bool, error) {
 		var covered protocol.LSN
+		r.stored = 0
 		objects, err := objectsOf(ctx, dir)
 		if err != nil {
 			return false, err
 		}
 		for _, o := range objects {
 			if o.Start >= from && o.End <= to {
-				stored, covered = stored+o.bytes, covered+(o.End-o.Start)
+				r.stored, covered = r.stored+o.bytes, covered+(o.End-o.Start)
 			}
 		}
 		return covered >= to-from, nil
 	})
-	if err == nil {
-		rss, err = peak(node.Process().PID())
-	}
-	return stored, rss, err
 }
 
-// requests counts what a bucket is asked: by a push and a get of every segment.
-func (b *bench) requests(ctx context.Context) (err error) {
-	c, err := newCounter(ctx)
+// bucket counts what a bucket is asked for by a push of all segments, and measures how they come back, as a recovering server
+// fetches them.
+func (b *bench) bucket(ctx context.Context, node archived) (err error) {
+	c, err := s3server.NewCounter(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	push := append([]string{"archive", "push", "--codec", "zstd", "--store", c.store("main")}, b.files...)
-	if _, err := command(ctx, c.server.Env(), b.binary, push...); err != nil {
+	defer func() { err = errors.Join(err, c.Close()) }()
+	store := c.URL("main")
+	push := append([]string{"archive", "push", "--store", store}, b.files...)
+	if _, err := command(ctx, c.Env(), b.binary, push...); err != nil {
 		return err
 	}
-	pushed := c.take(b.bytes)
-	began := time.Now()
-	target := filepath.Join(b.dir, "RECOVERYXLOG")
-	for _, path := range b.files {
-		if _, err := command(ctx, c.server.Env(), b.binary, "archive", "get", "--read-ahead", "0", "--store", c.store("main"), filepath.Base(path), target); err != nil {
-			return err
-		}
-		if err := same(path, target); err != nil {
-			return err
+	pushed := perGiB(c.Take(), b.bytes)
+	b.progress("pushed to S3")
+	get := func(more ...string) func(file, to string) (cost, error) {
+		return func(file, to string) (cost, error) {
+			args := append([]string{"archive", "get", "--store", store}, more...)
+			return command(ctx, c.Env(), b.binary, append(args, file, to)...)
 		}
 	}
-	took := time.Since(began)
-	b.report.Line("Requests to an S3 server (versitygw on this machine) for a GiB of WAL: to push in one batch %s; to restore, a process for each", pushed)
-	b.report.Line("segment, %s, at %.0f MB/s.\n", c.take(b.bytes), float64(b.bytes)/1e6/took.Seconds())
+	began := time.Now()
+	if _, err := b.getAll(get("--read-ahead", "0")); err != nil {
+		return err
+	}
+	alone, one := time.Since(began), perGiB(c.Take(), b.bytes)
+	b.progress("restored from S3")
+	began = time.Now()
+	if _, err := b.getAll(get()); err != nil {
+		return err
+	}
+	ahead, many := time.Since(began), perGiB(c.Take(), b.bytes)
+	b.progress("restored from S3, reading ahead")
+	b.report.Line("S3 (versitygw on this machine), requests for a GiB of WAL, counted before the server:\n")
+	b.report.Line("| | requests | seconds for %d MiB |\n|---|---|--:|", b.bytes>>20)
+	b.report.Line("| a node archives | %s | |", node.requests)
+	b.report.Line("| `archive push`, all segments at once | %s | |", pushed)
+	b.report.Line("| `archive get`, each segment, without reading ahead | %s | %.1f |", one, alone.Seconds())
+	b.report.Line("| `archive get`, each segment, reading ahead | %s | %.1f |", many, ahead.Seconds())
+	b.report.Line("\nThe seconds hold the comparison of every segment.\n")
 	return nil
 }

@@ -96,7 +96,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 		do   func(context.Context) error
 	}{
 		{"codecs", b.codecs}, {"commits", b.commits}, {"compression of the server", b.serverCompression}, {"clients", b.clients},
-		{"reset distance", b.distances}, {"processors", b.processors},
+		{"reset distance", b.distances}, {"record threshold", b.thresholds}, {"images", b.images}, {"contexts", b.contexts},
+		{"processors", b.processors},
 	} {
 		started := time.Now()
 		if err := part.do(ctx); err != nil {
@@ -111,11 +112,12 @@ func (b *bench) run(ctx context.Context) (err error) {
 type source struct {
 	workload, compression string
 	clients               int // 0: the usual number
+	major                 int // of the server; 0: the newest that has its client tools
 }
 
 // make returns the directory with the WAL of s. It is written once.
 func (b *bench) make(ctx context.Context, s source) (string, error) {
-	name := fmt.Sprintf("%s-%s-%d", s.workload, s.compression, s.clients)
+	name := fmt.Sprintf("%s-%s-%d-%d", s.workload, s.compression, s.clients, s.major)
 	if dir, ok := b.wal[name]; ok {
 		return dir, nil
 	}
@@ -125,7 +127,7 @@ func (b *bench) make(ctx context.Context, s source) (string, error) {
 		segmentMiB /= 2
 	}
 	r, err := workload.Generate(ctx, dir, workload.Options{
-		Name: s.workload, Compression: s.compression, Clients: s.clients, Scale: b.scale, KeepBytes: b.keepMiB << 20, SegmentMiB: segmentMiB,
+		Name: s.workload, Compression: s.compression, Clients: s.clients, Major: s.major, Scale: b.scale, KeepBytes: b.keepMiB << 20, SegmentMiB: segmentMiB,
 	})
 	if err != nil {
 		return "", err

@@ -4,26 +4,35 @@ import (
 	"fmt"
 	"strconv"
 
+	"walproxy/protocol"
 	"walproxy/protocol/wal"
+	"walproxy/recompress"
 )
 
 // Cut says where the frames of live windows end, besides at the end of a window. The zero value: windows are sealed.
 type Cut struct {
 	Commits bool // behind each transaction's end, as under a load that commits synchronously
 	Bytes   int  // behind so many bytes; 0 does not count
+	Records bool // with Bytes: where the record in progress begins, as a node that holds back incomplete records has it
 }
 
-// ParseCut reads "window", "commit", or a number of bytes by parseBytes.
+// chunkBytes is what a server sends at once where there is a lot of WAL. Source: PostgreSQL src/backend/replication/walsender.c,
+// MAX_SEND_SIZE (13-18).
+const chunkBytes = 128 << 10
+
+// ParseCut reads "window", "commit", "chunk" or a number of bytes by parseBytes.
 func ParseCut(text string, parseBytes func(string) (uint64, error)) (Cut, error) {
 	switch text {
 	case "window":
 		return Cut{}, nil
 	case "commit":
 		return Cut{Commits: true}, nil
+	case "chunk":
+		return Cut{Bytes: chunkBytes, Records: true}, nil
 	}
 	n, err := parseBytes(text)
 	if err != nil || n == 0 || n > 1<<30 {
-		return Cut{}, fmt.Errorf("flush %q: want window, commit or a number of bytes", text)
+		return Cut{}, fmt.Errorf("flush %q: want window, commit, chunk or a number of bytes", text)
 	}
 	return Cut{Bytes: int(n)}, nil
 }
@@ -35,6 +44,8 @@ func (c Cut) String() string {
 	switch {
 	case c.Commits:
 		return "a frame per commit"
+	case c.Records:
+		return "a frame per chunk, of whole records"
 	case c.Bytes > 0:
 		return "a frame per " + strconv.Itoa(c.Bytes) + " bytes"
 	}
@@ -47,6 +58,7 @@ const lookBackBytes = 64 << 10
 // cutter finds out where the frames of a window end.
 type cutter struct {
 	cut    Cut
+	holder recompress.Holder
 	before []byte
 	ends   []int
 }
@@ -59,6 +71,8 @@ func (c *cutter) frameEnds(w window, raw []byte) ([]int, error) {
 		if err := c.commits(w, raw); err != nil {
 			return nil, err
 		}
+	case c.cut.Records:
+		c.records(w, raw)
 	case c.cut.Bytes > 0:
 		for end := c.cut.Bytes; end < len(raw); end += c.cut.Bytes {
 			c.ends = append(c.ends, end)
@@ -68,6 +82,18 @@ func (c *cutter) frameEnds(w window, raw []byte) ([]int, error) {
 		c.ends = append(c.ends, len(raw))
 	}
 	return c.ends, nil
+}
+
+// records cuts where a node does that takes raw in chunks and holds back incomplete records.
+func (c *cutter) records(w window, raw []byte) {
+	c.holder.Discard()
+	end := 0
+	for at := 0; at < len(raw); at += c.cut.Bytes {
+		_, out := c.holder.Take(w.stream.timeline, w.start+protocol.LSN(at), raw[at:min(at+c.cut.Bytes, len(raw))])
+		if end += len(out); len(out) > 0 {
+			c.ends = append(c.ends, end)
+		}
+	}
 }
 
 func (c *cutter) commits(w window, raw []byte) error {

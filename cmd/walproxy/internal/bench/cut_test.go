@@ -1,11 +1,13 @@
 package bench
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"testing"
 
 	"walproxy/protocol"
+	"walproxy/protocol/wal"
 )
 
 func TestCommitCuts(t *testing.T) {
@@ -42,7 +44,7 @@ func TestParseCut(t *testing.T) {
 		_, err = fmt.Sscanf(text, "%d", &n)
 		return n, err
 	}
-	for text, want := range map[string]Cut{"window": {}, "commit": {Commits: true}, "8192": {Bytes: 8192}} {
+	for text, want := range map[string]Cut{"window": {}, "commit": {Commits: true}, "8192": {Bytes: 8192}, "chunk": {Bytes: 128 << 10, Records: true}} {
 		if got, err := ParseCut(text, number); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
@@ -52,4 +54,35 @@ func TestParseCut(t *testing.T) {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
+}
+
+// TestChunkCuts: chunks end where records begin, and nowhere else but at the end of the window.
+func TestChunkCuts(t *testing.T) {
+	dir := t.TempDir()
+	g := generate(3*mib, 3*mib-100)
+	g.segments(t, dir)
+	streams, err := findStreams(dir)
+	if err != nil || len(streams) != 1 {
+		t.Fatalf("%d streams, %v", len(streams), err)
+	}
+	c := cutter{cut: Cut{Bytes: 64 << 10, Records: true}}
+	streams[0].windows(mib, func(w window) bool {
+		raw := make([]byte, w.bytes)
+		if err := w.stream.readAt(raw, w.start); err != nil {
+			t.Fatal(err)
+		}
+		ends, err := c.frameEnds(w, raw)
+		if n := len(raw) >> 16; err != nil || ends[len(ends)-1] != len(raw) || len(ends) < n || len(ends) > n+2 {
+			t.Fatalf("window at %s: %d cuts, %v", w.start, len(ends), err)
+		}
+		for _, end := range ends[:len(ends)-1] {
+			if w.start+protocol.LSN(end) > g.start+protocol.LSN(len(g.bytes)) {
+				break // zeros
+			}
+			if size := binary.LittleEndian.Uint32(raw[end:]); end%8 != 0 || size < wal.RecordHeaderBytes || size > 8192 {
+				t.Errorf("window at %s: a cut at %d, where %d is", w.start, end, size)
+			}
+		}
+		return true
+	})
 }

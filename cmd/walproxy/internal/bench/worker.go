@@ -141,11 +141,9 @@ func (w *worker) encodeLive(win window, ends []int) error {
 
 // seal makes a sealed window, of WAL that a node has in a raw frame: what sealing costs, and nothing else.
 func (w *worker) seal(win window) (err error) {
+	f := link.Frame{Timeline: win.stream.timeline, Start: win.start, RawLen: uint32(len(w.raw)), Payload: w.raw}
+	f.SealRaw()
 	started := time.Now()
-	f := link.Frame{
-		Timeline: win.stream.timeline, Start: win.start, RawLen: uint32(len(w.raw)), RawSum: link.Checksum(w.raw), Payload: w.raw,
-	}
-	f.Seal()
 	one := func(yield func(*link.Frame, error) bool) { yield(&f, nil) }
 	if w.stored, _, err = w.sealer.Seal(w.stored[:0], w.header(win), one); err != nil {
 		return err

@@ -116,14 +116,15 @@ type Data struct {
 
 // Recompress chooses how WAL is coded.
 type Recompress struct {
-	Codec           Codec       `yaml:"codec"`
-	Level           int         `yaml:"level"`
-	ResetDistance   Bytes       `yaml:"reset_distance"`
-	Backlog         Bytes       `yaml:"backlog"` // 0: never hurry
-	Compress        Policy      `yaml:"compress"`
-	MaxRecordBytes  Bytes       `yaml:"max_record_bytes"` // 0: none
-	Except          []Relations `yaml:"except"`
-	RecordThreshold Bytes       `yaml:"record_threshold"` // 0: none
+	Codec           Codec         `yaml:"codec"`
+	Level           int           `yaml:"level"`
+	ResetDistance   Bytes         `yaml:"reset_distance"`
+	Hold            time.Duration `yaml:"hold"`    // 0: nothing is held
+	Backlog         Bytes         `yaml:"backlog"` // 0: never hurry
+	Compress        Policy        `yaml:"compress"`
+	MaxRecordBytes  Bytes         `yaml:"max_record_bytes"` // 0: none
+	Except          []Relations   `yaml:"except"`
+	RecordThreshold Bytes         `yaml:"record_threshold"` // 0: none
 }
 
 // Spool bounds the node's log on disk.

@@ -152,7 +152,7 @@ func TestValues(t *testing.T) {
 upstream: {conninfo: "host=a,b user=u", slot: s_1, create_slot: true, link: off, status_interval: 1500ms}
 listen: {addresses: ["0.0.0.0:5433", "unix:/run/x"], tls: {plaintext: allow}, auth: {method: scram-sha-256, users: [{name: a, verifier: "`+verifier+`"}], replication: "a, b"}, link: off}
 data: {dir: /d}
-recompress: {codec: none, level: 16, reset_distance: 64MiB, backlog: 1GiB, compress: physical, max_record_bytes: 64KiB, except: ["1663/*/24576", "*/5/*"], record_threshold: 1MiB}
+recompress: {codec: none, level: 16, reset_distance: 64MiB, hold: 2ms, backlog: 1GiB, compress: physical, max_record_bytes: 64KiB, except: ["1663/*/24576", "*/5/*"], record_threshold: 1MiB}
 spool: {cap: 1 TiB, when_full: shed, keep: 0, seal: off, fsync: off}
 acknowledge: {write: min, flush: any 2, apply: consumer s 1}
 http: {address: off}
@@ -168,7 +168,7 @@ http: {address: off}
 	want.Listen.Auth.Method, want.Listen.Auth.Users, want.Listen.Auth.Replication = AuthSCRAM, []User{{"a", verifier}}, Names{"a", "b"}
 	want.Listen.Link = false
 	want.Data.Dir = "/d"
-	want.Recompress = Recompress{Codec: "none", Level: 16, ResetDistance: 64 * MiB, Backlog: GiB, Compress: "physical", MaxRecordBytes: 64 * KiB, RecordThreshold: MiB,
+	want.Recompress = Recompress{Codec: "none", Level: 16, ResetDistance: 64 * MiB, Hold: 2 * time.Millisecond, Backlog: GiB, Compress: "physical", MaxRecordBytes: 64 * KiB, RecordThreshold: MiB,
 		Except: []Relations{{recompress.Relations{Tablespace: 1663, Number: 24576}}, {recompress.Relations{Database: 5}}}}
 	want.Spool = Spool{Cap: TiB, WhenFull: WhenFullShed}
 	want.Acknowledge = Acknowledge{Write: Rule{slots.Rule{Kind: slots.RuleMin}}, Flush: Rule{slots.Rule{Kind: slots.RuleAny, Count: 2}}, Apply: Rule{slots.Rule{Kind: slots.RuleConsumer, Name: "s 1"}}}

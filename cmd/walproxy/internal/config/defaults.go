@@ -37,7 +37,7 @@ func Default() *Config {
 			SQL:                   SQLRefuse,
 			SQLUsers:              []SQLUser{},
 		},
-		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance, Backlog: 64 * MiB, Compress: "all", Except: []Relations{}},
+		Recompress:  Recompress{Codec: "auto", Level: zstd.DefaultLevel, ResetDistance: recompress.DefaultResetDistance, Hold: 5 * time.Millisecond, Backlog: 64 * MiB, Compress: "all", Except: []Relations{}},
 		Spool:       Spool{Cap: 16 * GiB, WhenFull: WhenFullBlock, Keep: GiB, Seal: true, Fsync: true},
 		Acknowledge: Acknowledge{Write: Rule{standard.Write}, Flush: Rule{standard.Flush}, Apply: Rule{standard.Apply}},
 		Archive:     Archive{Slot: "archive", TailInterval: time.Second, TailBytes: MiB, Timeout: 30 * time.Second},

@@ -188,6 +188,9 @@ func (r *Recompress) check(p *problems) {
 	if !link.ValidResetDistance(uint64(r.ResetDistance)) {
 		p.add("recompress.reset_distance", "%s: must be a power of two from 1MiB to 64MiB", r.ResetDistance)
 	}
+	if r.Hold < 0 || r.Hold > time.Second {
+		p.add("recompress.hold", "%s: must be from 0 to 1s", r.Hold)
+	}
 }
 
 func (s *Spool) check(p *problems, r Recompress) {

@@ -38,14 +38,32 @@ func (b *backend) Open(ctx context.Context, tli protocol.Timeline, start protoco
 	if err != nil {
 		return nil, err
 	}
-	plain, err := walsender.NewPlain(wal, start, id.WALBlockSize, func() protocol.LSN {
-		_, end := b.Position()
-		return end
-	})
+	plain, err := walsender.NewPlain(wal, start, id.WALBlockSize, b.upTo(tli))
 	if err != nil {
 		return nil, err
 	}
 	return &metered{Outgoing: plain, sent: start, counters: &b.node.metrics.plain}, nil
+}
+
+// upTo tells how far the WAL of a timeline could be sent now: to the end of the node's WAL, or to where the timeline ended.
+// What it returns is for one goroutine.
+//
+// Source: PostgreSQL src/backend/replication/walsender.c, XLogSendPhysical (13-18).
+func (b *backend) upTo(tli protocol.Timeline) func() protocol.LSN {
+	var ended protocol.LSN // which does not change; 0 is: not yet
+	return func() protocol.LSN {
+		current, end := b.Position()
+		if current == tli {
+			return end
+		}
+		if ended == 0 {
+			content, _ := b.History(current)
+			if history, err := protocol.ParseHistory(current, content); err == nil {
+				ended, _, _ = history.End(tli)
+			}
+		}
+		return ended
+	}
 }
 
 // consumers enters streams into the registry. It implements walsender.Consumers.

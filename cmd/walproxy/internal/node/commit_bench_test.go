@@ -159,6 +159,7 @@ func (s *standbySink) Identify(protocol.Identity) error           { return nil }
 func (s *standbySink) History(protocol.Timeline) ([]byte, bool)   { return nil, false }
 func (s *standbySink) AddHistory(protocol.Timeline, []byte) error { return nil }
 func (s *standbySink) Ahead(protocol.LSN)                         {}
+func (s *standbySink) Release(context.Context) error              { return nil }
 func (s *standbySink) Feedback() (protocol.HSFeedback, bool)      { return protocol.HSFeedback{}, false }
 func (s *standbySink) Changed() <-chan struct{}                   { return s.status.wait() }
 func (s *standbySink) Compare(context.Context, protocol.Timeline, protocol.LSN, []byte) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -97,7 +98,7 @@ func (n *Node) openFeed() (err error) {
 	}
 	n.redo.identity = n.log.Identity
 	n.feed, err = feed.New(n.log, feed.Options{
-		Recompress: n.config.Recompress.Options(), BacklogBytes: uint64(n.config.Recompress.Backlog), MakeRoom: n.makeRoom, Observe: n.observe,
+		Recompress: n.config.Recompress.Options(), BacklogBytes: uint64(n.config.Recompress.Backlog), Hold: n.config.Recompress.Hold, MakeRoom: n.makeRoom, Observe: n.observe,
 		Logger: n.logger, Metrics: n.metrics.feed,
 	})
 	return err
@@ -159,6 +160,7 @@ func (n *Node) Run(ctx context.Context) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return n.receive(ctx) })
+	group.Go(func() error { return n.feed.Hold(ctx) })
 	for _, l := range listeners {
 		group.Go(func() error { return n.server.Serve(ctx, l) })
 	}
@@ -207,14 +209,43 @@ func (n *Node) receive(ctx context.Context) error {
 	return err
 }
 
-// watch wakes the status of the upstream connection whenever the spool or a consumer moves.
+// While more than bulkBytes of WAL are written from one report to the next, the upstream hears of what is merely written every
+// bulkReport: a report for each piece would cost as much as the piece.
+const (
+	bulkBytes  = 64 << 10
+	bulkReport = 5 * time.Millisecond
+)
+
+// report returns what to report upstream.
+func (n *Node) report() protocol.Status {
+	state := n.log.State()
+	return n.reporter.Status(slots.Own{Written: state.End, Flushed: state.Flushed})
+}
+
+// watch wakes the status of the upstream connection whenever there is something else to report: the spool or a consumer moved.
 func (n *Node) watch(ctx context.Context) error {
-	for {
-		spool, consumers := n.log.Changed(), n.registry.Changed()
-		n.status.send()
+	pause := time.NewTimer(bulkReport)
+	defer pause.Stop()
+	last := protocol.Status{}
+	for reported := protocol.LSN(0); ; {
+		spool, flushed, consumers := n.log.Changed(), n.log.Flushed(), n.registry.Changed()
+		if now := n.report(); now != last {
+			last = now
+			n.status.send()
+		}
 		n.checkAlarm()
+		pause.Reset(bulkReport)
+		over, end := pause.C, n.log.State().End
+		if end > reported+bulkBytes {
+			spool = nil
+		} else {
+			over = nil
+		}
+		reported = end
 		select {
 		case <-spool:
+		case <-over:
+		case <-flushed:
 		case <-consumers:
 		case <-ctx.Done():
 			return nil

@@ -9,7 +9,6 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/walreceiver"
-	"walproxy/slots"
 	"walproxy/slots/feed"
 )
 
@@ -69,10 +68,7 @@ func (s *sink) EndTimeline(ctx context.Context, tli protocol.Timeline, end proto
 	return s.Feed.EndTimeline(ctx, tli, end, next, history)
 }
 
-func (s *sink) Status() protocol.Status {
-	state := s.node.log.State()
-	return s.node.reporter.Status(slots.Own{Written: state.End, Flushed: state.Flushed})
-}
+func (s *sink) Status() protocol.Status { return s.node.report() }
 
 func (s *sink) Feedback() (protocol.HSFeedback, bool) { return s.node.registry.Feedback() }
 

@@ -1,26 +1,10 @@
 package archive
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"walproxy/protocol/link"
 )
-
-func TestCombineSums(t *testing.T) {
-	b := make([]byte, 1<<20)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // never fails
-	for _, n := range []int{0, 1, 2, 7, 8, 255, 4096, 65537, 1 << 20} {
-		for _, at := range []int{0, 1, n / 3, n} {
-			if at > n {
-				continue
-			}
-			if got, want := combineSums(link.Checksum(b[:at]), link.Checksum(b[at:n]), uint64(n-at)), link.Checksum(b[:n]); got != want {
-				t.Errorf("%d and %d bytes: %08x, want %08x", at, n-at, got, want)
-			}
-		}
-	}
-}
 
 func FuzzDecodeHeader(f *testing.F) {
 	h := Header{Identity: Identity{SystemID: 1, Major: 15, SegmentSize: 1 << 24, WALBlockSize: 8192},
