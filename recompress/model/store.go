@@ -1,5 +1,7 @@
 package model
 
+import "math/bits"
+
 const (
 	ringBytes = 2 << 20 // tuples and pages remembered; the oldest make room
 	placeLog  = 14
@@ -175,11 +177,7 @@ func (s *store) page(rel *relState, number uint32) *heapPage {
 func (p *heapPage) nextItem() uint32 {
 	for i, w := range p.free {
 		if w != 0 {
-			bit := 0
-			for w>>bit&1 == 0 {
-				bit++
-			}
-			return uint32(i*64 + bit)
+			return uint32(i*64 + bits.TrailingZeros64(w))
 		}
 	}
 	return uint32(p.largest) + 1
