@@ -90,11 +90,11 @@ func (b *bench) progress(what string) {
 }
 
 func (b *bench) write(rows []row) {
-	b.report.Line("## The archive\n")
-	b.report.Line("%d segments of 16 MiB of pgbench's WAL, with checkpoints. A process for each segment pushes it, and another one gets it, one", len(b.files))
-	b.report.Line("after the other, without reading ahead; what comes back is compared. The node archives to S3 from the stream while pgbench runs. Stored: all files. MB/s:")
-	b.report.Line("10^6 bytes of WAL, with the start of the processes. CPU: seconds for a GiB of WAL. MiB: resident memory of the largest")
-	b.report.Line("process at its peak, the node's with its spool. `zstd -19` was measured on %d segments. Goal: at most 96 MiB to push and to get.\n", min(slowSample, len(b.files)))
+	b.report.Line("### Stored bytes, speed, memory\n")
+	b.report.Line("%d segments of 16 MiB of pgbench's WAL, with checkpoints. A process for each segment pushes it, and another one gets it, one after", len(b.files))
+	b.report.Line("the other, without reading ahead; what comes back is compared. The node archives to S3 from the stream while pgbench runs.")
+	b.report.Line("Stored: all files. MB/s: 10^6 bytes of WAL, the start of the processes included. CPU: seconds for a GiB of WAL. MiB: resident")
+	b.report.Line("memory of the largest process at its peak, the node's with its spool. `zstd -19` was measured on %d segments.\n", min(slowSample, len(b.files)))
 	b.report.Line("| | stored MiB | ratio | push MB/s | CPU | MiB | get MB/s | CPU | MiB |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|")
 	for _, r := range rows {
 		if r.of == 0 {

@@ -155,12 +155,13 @@ func (b *bench) bucket(ctx context.Context, node archived) (err error) {
 	}
 	ahead, many := time.Since(began), perGiB(c.Take(), b.bytes)
 	b.progress("restored from S3, reading ahead")
-	b.report.Line("S3 (versitygw on this machine), requests for a GiB of WAL, counted before the server:\n")
+	b.report.Line("### Requests and restoring\n")
+	b.report.Line("S3 is versitygw on this machine. Requests are counted before it, for a GiB of WAL; the seconds hold the comparison of every segment.\n")
 	b.report.Line("| | requests | seconds for %d MiB |\n|---|---|--:|", b.bytes>>20)
 	b.report.Line("| a node archives | %s | |", node.requests)
 	b.report.Line("| `archive push`, all segments at once | %s | |", pushed)
 	b.report.Line("| `archive get`, each segment, without reading ahead | %s | %.1f |", one, alone.Seconds())
 	b.report.Line("| `archive get`, each segment, reading ahead | %s | %.1f |", many, ahead.Seconds())
-	b.report.Line("\nThe seconds hold the comparison of every segment.\n")
+	b.report.Line("")
 	return nil
 }
