@@ -106,19 +106,33 @@ type decoder interface {
 	Skip(wal []byte)
 }
 
-// newEncoder returns what codes for o, and the codec of its frames; nil and CodecRaw if WAL is not coded at all.
-func newEncoder(o Options) (encoder, link.Codec, error) {
+// linkCodec returns the codec of the frames that o stands for.
+func (o Options) linkCodec() link.Codec {
 	switch o.Codec {
 	case None:
-		return nil, link.CodecRaw, nil
+		return link.CodecRaw
 	case Model, Auto:
-		return &modelEncoder{model.NewEncoder()}, link.CodecModel, nil
+		return link.CodecModel
 	case LZ4:
+		return link.CodecLZ4
+	}
+	return link.CodecZstd
+}
+
+// newEncoder returns what codes for o, and the codec of its frames; nil and CodecRaw if WAL is not coded at all.
+func newEncoder(o Options) (encoder, link.Codec, error) {
+	codec := o.linkCodec()
+	switch codec {
+	case link.CodecRaw:
+		return nil, codec, nil
+	case link.CodecModel:
+		return &modelEncoder{model.NewEncoder()}, codec, nil
+	case link.CodecLZ4:
 		e, err := lz4.NewEncoder(o.Level)
-		return &undoneEncoder{undo: undo.NewEncoder(), inner: e}, link.CodecLZ4, err
+		return &undoneEncoder{undo: undo.NewEncoder(), inner: e}, codec, err
 	}
 	e, err := zstd.NewEncoder(o.Level, o.ResetDistance)
-	return &undoneEncoder{undo: undo.NewEncoder(), inner: e}, link.CodecZstd, err
+	return &undoneEncoder{undo: undo.NewEncoder(), inner: e}, codec, err
 }
 
 // newDecoder returns what undoes the frames of codec, or *link.VersionError if this version cannot.

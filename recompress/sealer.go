@@ -72,10 +72,7 @@ func NewSealer(o Options) (*Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sealer{options: o}
-	if _, s.own, err = newEncoder(o); err != nil {
-		return nil, err
-	}
+	s := &Sealer{options: o, own: o.linkCodec()}
 	if s.reader, err = NewReader(Options{ResetDistance: link.MaxResetDistance}); err != nil {
 		return nil, err
 	}

@@ -144,8 +144,12 @@ func (m *model) allocate(r *record) bool {
 		m.corrupt("record longer than the piece")
 		return false
 	}
-	m.scratch = slices.Grow(m.scratch[:0], head+payload)[:head+payload]
-	r.raw = m.scratch
+	if n := head + payload; m.inPage(n) {
+		r.raw = m.wal[m.at : m.at+n : m.at+n]
+	} else {
+		m.scratch = slices.Grow(m.scratch[:0], n)[:n]
+		r.raw = m.scratch
+	}
 	r.writeHead(r.raw, compressed, len(r.raw))
 	if !m.slice(r, head, payload) {
 		m.corrupt("lengths of a record")

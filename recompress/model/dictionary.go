@@ -9,10 +9,11 @@ const (
 	maxPlans     = 1 << 12
 	maxKeyBytes  = 8 + 3*(maxBlockID+1)
 
-	planBlocks  = 4   // blocks whose last data a plan keeps
-	planBytes   = 512 // of each of them
-	predictions = 1 << 12
-	targetCount = 6
+	planBlocks   = 4   // blocks whose last data a plan keeps
+	planBytes    = 512 // of each of them
+	predictions  = 1 << 12
+	planCacheLog = 8
+	targetCount  = 6
 )
 
 // kind is what records have in common whose headers differ in numbers only: resource manager, operation, optional parts and
@@ -21,7 +22,6 @@ type kind struct {
 	index int
 	key   []byte
 	ctx   uint32
-	plan  *plan // used last
 }
 
 // plan is what is known of the records of one kind on one relation.
@@ -62,6 +62,7 @@ type dictionary struct {
 	relIndex  map[relation]int
 	plans     []*plan
 	planIndex map[uint32]int
+	planCache [1 << planCacheLog]*plan // those looked up last
 
 	key      [maxKeyBytes]byte
 	nextKind [predictions][2]uint16
@@ -78,6 +79,7 @@ func (d *dictionary) reset() {
 	clear(d.kindIndex)
 	clear(d.relIndex)
 	clear(d.planIndex)
+	clear(d.planCache[:])
 	clear(d.nextKind[:])
 	clear(d.nextRel[:])
 	d.previous = 0
@@ -294,10 +296,11 @@ func (m *model) planOf(r *record) *plan {
 	if r.n > 0 {
 		rel = r.blocks[0].rel.index + 1
 	}
-	if p := r.kind.plan; p != nil && p.rel == rel && p.kind == r.kind.index {
+	key := uint32(r.kind.index)<<16 | uint32(rel)
+	cached := &d.planCache[key*0x9E3779B1>>(32-planCacheLog)]
+	if p := *cached; p != nil && p.rel == rel && p.kind == r.kind.index {
 		return p
 	}
-	key := uint32(r.kind.index)<<16 | uint32(rel)
 	i, known := d.planIndex[key]
 	if !known {
 		i = min(len(d.plans), maxPlans-1)
@@ -311,7 +314,7 @@ func (m *model) planOf(r *record) *plan {
 		}
 		d.planIndex[key] = i
 	}
-	r.kind.plan = d.plans[i]
+	*cached = d.plans[i]
 	return d.plans[i]
 }
 

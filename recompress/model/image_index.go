@@ -31,16 +31,7 @@ func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
 			m.bytes(ctx+ctxImageTuple, t, nil)
 			continue
 		}
-		if m.image.scattered(ref) {
-			if m.scatteredTID(ctx, t, ref) {
-				m.indexInfo(ctx, t, ref, uint32(length))
-				m.mark(costImageTuples)
-				x.renew()
-				m.row(class, t[indexTupleHead:], 0, version{}, x)
-				m.mark(costImageValues)
-				continue
-			}
-		} else if m.nextTuple(ctx, t, ref, uint32(length)) {
+		if m.image.scattered(ref) && m.scatteredTuple(ctx, t, ref, uint32(length)) || !m.image.scattered(ref) && m.nextTuple(ctx, t, ref, uint32(length)) {
 			m.mark(costImageTuples)
 			x.renew()
 			m.row(class, t[indexTupleHead:], 0, version{}, x)
@@ -74,22 +65,37 @@ const (
 	uniformLimit = 1 << 28
 )
 
-// scatteredTID codes a TID that may be anywhere in the part of the table that was met, or reports false: it is outside.
-func (m *model) scatteredTID(ctx uint32, t []byte, ref *imageRef) bool {
+// scatteredTuple codes the TID and the t_info of a tuple whose TID may be anywhere in the part of the table that was met and whose flags
+// are those of the one before, or reports false.
+func (m *model) scatteredTuple(ctx uint32, t []byte, ref *imageRef, length uint32) bool {
+	info := length | ref.info&^0x1fff
+	if !m.scatteredTID(ctx, t, ref, at16(t, 6) == info) {
+		return false
+	}
+	m.put16(t[6:], info)
+	ref.info = info
+	return true
+}
+
+// scatteredTID codes a TID that may be anywhere in the part of the table that was met, or reports false: it is outside, or usual,
+// whatever else has to hold, does not.
+func (m *model) scatteredTID(ctx uint32, t []byte, ref *imageRef, usual bool) bool {
 	block, item := at16(t, 0)<<16|at16(t, 2), at16(t, 4)
 	items := ref.lastItem
 	size := (uint64(ref.lastBlock) + 1) * uint64(items)
 	if size == 0 || size > uniformLimit {
 		return false
 	}
-	if !m.flag(ctx+ctxImageField, 14, block <= ref.lastBlock && item-1 < items) {
+	if !m.flag(ctx+ctxImageField, 14, usual && block <= ref.lastBlock && item-1 < items) {
 		return false
 	}
 	v := m.Uniform(uint32(size), block*items+item-1)
-	block, item = v/items, v%items+1
-	m.put16(t, block>>16)
-	m.put16(t[2:], block&0xffff)
-	m.put16(t[4:], item)
+	if m.decoding {
+		block, item = v/items, v%items+1
+		le.PutUint16(t, uint16(block>>16))
+		le.PutUint16(t[2:], uint16(block))
+		le.PutUint16(t[4:], uint16(item))
+	}
 	was := at16(ref.tid[:], 0)<<16 | at16(ref.tid[:], 2)
 	ref.strays <<= 1
 	if block-was+1 > 2 {

@@ -323,7 +323,7 @@ func (m *model) moreTuple(t *moreTuples, b []byte, k *block, item uint32) {
 
 // moreTID codes the TID at the start of b.
 func (m *model) moreTID(ctx uint32, b []byte, ref *imageRef) {
-	if !m.image.scattered(ref) || !m.scatteredTID(ctx, b, ref) {
+	if !m.image.scattered(ref) || !m.scatteredTID(ctx, b, ref, true) {
 		m.imageTID(ctx, b, ref)
 	}
 }

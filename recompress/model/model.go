@@ -47,6 +47,7 @@ type model struct {
 	pruned     pruned
 	compressed compressed
 	near       neighbourMaps
+	used       bool // since it was made
 	cost       *Costs
 	observe    observation // encoder
 }
@@ -62,9 +63,18 @@ func newModel() *model {
 
 // reset begins a stream whose first byte is at start on tli.
 func (m *model) reset(tli protocol.Timeline, start protocol.LSN) {
+	if m.used {
+		m.forget()
+	}
+	m.used = true
+	m.page = pageState{pos: start, tli: uint32(tli), segment: 16 << 20}
+}
+
+// forget makes the model as it was made, but keeps its memory. One that was never used is that already: clearing it would make the
+// system find pages for all of its tables, most of which a small stream never touches.
+func (m *model) forget() {
 	m.table.Reset()
 	m.err = nil
-	m.page = pageState{pos: start, tli: uint32(tli), segment: 16 << 20}
 	m.dict.reset()
 	m.xacts = transactions{}
 	m.field.reset()

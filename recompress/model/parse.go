@@ -157,24 +157,33 @@ func (r *record) writeHead(b []byte, compressed byte, size int) {
 	le.PutUint32(b[4:], r.xid)
 	le.PutUint64(b[8:], r.prev)
 	le.PutUint32(b[16:], uint32(r.info)|uint32(r.rmid)<<8)
-	b = b[:recordHeader]
+	at := recordHeader
 	for i := range r.blocks[:r.n] {
 		k := &r.blocks[i]
-		b = append(b, k.id, k.fork)
-		b = le.AppendUint16(b, uint16(k.dataBytes))
+		le.PutUint32(b[at:], uint32(k.id)|uint32(k.fork)<<8|uint32(k.dataBytes)<<16)
+		at += 4
 		if k.hasImage() {
-			b = le.AppendUint16(b, uint16(k.imageBytes))
-			b = le.AppendUint16(b, uint16(k.holeOffset))
-			b = append(b, k.imageInfo)
+			le.PutUint16(b[at:], uint16(k.imageBytes))
+			le.PutUint16(b[at+2:], uint16(k.holeOffset))
+			b[at+4] = k.imageInfo
+			at += 5
 			if k.imageInfo&imageHole != 0 && k.imageInfo&compressed != 0 {
-				b = le.AppendUint16(b, uint16(k.holeBytes))
+				le.PutUint16(b[at:], uint16(k.holeBytes))
+				at += 2
 			}
 		}
 		if k.fork&forkSameRel == 0 {
-			b = append(b, k.relation[:]...)
+			at += copy(b[at:], k.relation[:])
 		}
-		b = le.AppendUint32(b, k.number)
+		le.PutUint32(b[at:], k.number)
+		at += 4
 	}
+	r.writeTail(b[at:])
+}
+
+// writeTail writes what lies between the block headers and the payload.
+func (r *record) writeTail(b []byte) {
+	b = b[:0]
 	if r.shape&shapeOrigin != 0 {
 		b = le.AppendUint16(append(b, idOrigin), r.origin)
 	}

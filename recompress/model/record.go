@@ -153,6 +153,9 @@ func (m *model) rebuilds(r *record) bool {
 	return string(head[recordHeader:]) == string(r.raw[recordHeader:n])
 }
 
+// inPage reports whether a record of n bytes at the position ends in its page. Such a one is decoded where it belongs.
+func (m *model) inPage(n int) bool { return n <= walPageBytes-int(uint64(m.page.pos)%walPageBytes) }
+
 // lay moves the decoded record to the WAL, with the page headers between its parts. The encoder codes the headers only.
 func (m *model) lay(r *record) {
 	p := &m.page
@@ -163,7 +166,11 @@ func (m *model) lay(r *record) {
 			m.corrupt("record crosses the end")
 			return
 		}
-		if m.decoding {
+		switch {
+		case !m.decoding:
+		case n == len(r.raw):
+			m.wal = m.wal[:m.at+n]
+		default:
 			m.wal = append(m.wal, r.raw[len(r.raw)-left:][:n]...)
 		}
 		m.at += n

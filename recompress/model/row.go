@@ -108,8 +108,8 @@ func (t *rows) reset() {
 // companion is a word that was written by a transaction that updated a row: a foreign key, likely.
 type companion struct{ key, v uint32 }
 
-func (t *rows) companion(w *word, row uint32) *companion {
-	return &t.pairs[rangecoder.Hash(w.ctx, row)>>(32-pairLog)]
+func (t *rows) companion(ctx, row uint32) *companion {
+	return &t.pairs[rangecoder.Hash(ctx, row)>>(32-pairLog)]
 }
 
 // class returns the class of a context.

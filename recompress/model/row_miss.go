@@ -7,7 +7,7 @@ func (m *model) misses(p *rowPart, b []byte, misses, wides uint64) {
 	t, s := &m.rows, p.set
 	t.textAt = p.first
 	pairs := p.wholePairs((misses | misses>>1) & p.all & (p.all >> 1) &^ (p.hasOld | p.hasOld>>1) &^ wides)
-	var w, next word
+	var w word
 	for set := misses; set != 0; {
 		i := bits.TrailingZeros64(set)
 		if n := m.digitWords(p, b, i, set&^(wides|wides<<1)); n > 0 {
@@ -16,13 +16,12 @@ func (m *model) misses(p *rowPart, b []byte, misses, wides uint64) {
 			continue
 		}
 		set &= set - 1
-		m.word(&w, p, i)
 		if wides>>i&1 != 0 {
-			m.word(&next, p, i+1)
-			m.widePair(p, &w, &next, b[w.at-p.start:])
+			m.widePair(p, i, b[4*i-p.start:])
 			set &= set - 1
 			continue
 		}
+		m.word(&w, p, i)
 		if t.textAt != i {
 			t.text = cursor{}
 		}
@@ -39,22 +38,7 @@ func (m *model) misses(p *rowPart, b []byte, misses, wides uint64) {
 	}
 	for ; pairs != 0; pairs &= pairs - 1 {
 		i := bits.TrailingZeros64(pairs)
-		m.word(&w, p, i)
-		m.word(&next, p, i+1)
-		s.learnWide(&w, &next, b[w.at-p.start:])
-	}
-}
-
-// widePair codes two words as one number.
-func (m *model) widePair(p *rowPart, w, next *word, b []byte) {
-	low, high := m.wide(w, next, b)
-	m.put32(b, low)
-	m.put32(b[4:], high)
-	p.set.step(w.i, low-w.previous)
-	p.set.step(next.i, high-next.previous)
-	p.set.learnWide(w, next, b)
-	if w.previous != low {
-		p.xact.note(low)
+		s.learnWide(i, le.Uint64(p.class.row[4*i:]), le.Uint64(p.expected[4*i:]), le.Uint64(b[4*i-p.start:]))
 	}
 }
 
@@ -83,7 +67,7 @@ func (m *model) candidate(w *word, guess int, x *xact) uint32 {
 			return x.values[i]
 		}
 		if i := guess - guessChain; i >= 0 && i < x.nChains && !w.hasOld {
-			if e := m.rows.companion(w, x.chains[i]); e.key == w.ctx^x.chains[i] {
+			if e := m.rows.companion(w.ctx, x.chains[i]); e.key == w.ctx^x.chains[i] {
 				return e.v
 			}
 		}

@@ -27,7 +27,11 @@ func (m *model) rowPart(c *rowClass, b []byte, start int, old version, x *xact) 
 	s := p.set
 	wides := s.wide & p.all & (p.all >> 1) &^ (p.hasOld | p.hasOld>>1)
 	if wides != 0 {
-		wides = p.wholePairs(wides)
+		if wides = p.wholePairs(wides); wides|wides<<1 == p.all && x.nChains == 0 {
+			c.rows++
+			m.wideRow(p, b, wides)
+			return
+		}
 	}
 	var hits uint64
 	if !m.decoding {
@@ -179,14 +183,13 @@ func (s *wordSet) step(i int, step uint32) {
 
 // accompany remembers the words of a row with the rows that its transaction updated.
 func (m *model) accompany(p *rowPart, b []byte) {
-	var w word
-	for i := p.first; i <= min(p.last, p.first+chainWords); i++ {
-		if m.word(&w, p, i); w.hasOld {
-			continue
-		}
+	words := p.all &^ p.hasOld & span(p.first, min(p.last, p.first+chainWords))
+	for ; words != 0; words &= words - 1 {
+		var w word
+		m.word(&w, p, bits.TrailingZeros64(words))
 		v := w.load(b[w.at-p.start:])
 		for _, row := range p.xact.chains[:p.xact.nChains] {
-			*m.rows.companion(&w, row) = companion{w.ctx ^ row, v}
+			*m.rows.companion(w.ctx, row) = companion{w.ctx ^ row, v}
 		}
 	}
 }
@@ -204,11 +207,16 @@ func (m *model) mask(p *rowPart, hits uint64) uint64 {
 	} else {
 		hits = m.otherMask(p, hits)
 	}
-	for k := historyRows - 1; k > 0; k-- {
-		s.hits[k] ^= (s.hits[k] ^ s.hits[k-1]) & p.all
-	}
-	s.hits[0] = s.hits[0]&^p.all | hits
+	s.keepHits(p.all, hits)
 	return hits
+}
+
+// keepHits notes which of all were as expected.
+func (s *wordSet) keepHits(all, hits uint64) {
+	for k := historyRows - 1; k > 0; k-- {
+		s.hits[k] ^= (s.hits[k] ^ s.hits[k-1]) & all
+	}
+	s.hits[0] = s.hits[0]&^all | hits
 }
 
 // otherMask codes which words are as expected: for eight words at a time, whether they are as in the last row, and each.

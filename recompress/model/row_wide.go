@@ -1,6 +1,10 @@
 package model
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"walproxy/recompress/rangecoder"
+)
 
 // Pairs of words that make one number of eight bytes, a double or a timestamp, are coded as one where that has been shorter.
 
@@ -31,49 +35,72 @@ func (z *zeros) note(d uint64) {
 	}
 }
 
-// wide codes the words w and next as one number, against the row before.
-func (m *model) wide(w, next *word, b []byte) (uint32, uint32) {
-	before := uint64(next.previous)<<32 | uint64(w.previous)
+// widePair codes the words i and i+1, which begin b, as one number.
+func (m *model) widePair(p *rowPart, i int, b []byte) {
+	base := 4 * i
+	ctx := rangecoder.Hash(p.class.ctx, uint32(base)<<8)
+	before, expected := le.Uint64(p.class.row[base:]), le.Uint64(p.expected[base:])
 	v := uint64(0)
 	if !m.decoding {
 		v = le.Uint64(b)
 	}
-	z := &w.slot.zeros
+	slot := &p.set.slots[i]
+	v = m.wide(&slot.zeros, ctx, before, v)
+	if m.decoding {
+		le.PutUint64(b, v)
+	}
+	p.set.step(i, uint32(v)-uint32(before))
+	p.set.step(i+1, uint32(v>>32)-uint32(before>>32))
+	p.set.learnWide(i, before, expected, v)
+	if uint32(before) != uint32(v) {
+		p.xact.note(uint32(v))
+	}
+}
+
+// wideRow codes a part of which every word is one of a pair in wides: none of them is as expected, so nothing says which are.
+func (m *model) wideRow(p *rowPart, b []byte, wides uint64) {
+	for ; wides != 0; wides &= wides - 1 {
+		i := bits.TrailingZeros64(wides)
+		m.widePair(p, i, b[4*i-p.start:])
+	}
+	copy(p.class.row[p.start:], b)
+	p.set.keepHits(p.all, 0)
+	m.rows.text = cursor{}
+}
+
+// wide codes the number v against before, the one in the row before.
+func (m *model) wide(z *zeros, ctx uint32, before, v uint64) uint64 {
 	d := v - before
 	shift := z.shift
-	if shift > 0 && !m.flag(w.ctx+ctxWordWide, 1, d&(1<<shift-1) == 0) {
+	if shift > 0 && !m.flag(ctx+ctxWordWide, 1, d&(1<<shift-1) == 0) {
 		shift = 0
 	}
 	q := int64(d) >> shift
-	u := m.Near(m.table, w.ctx+ctxWordWide<<1+uint32(z.usual)<<8, int(z.usual), uint64(q<<1)^uint64(q>>63))
+	u := m.Near(m.table, ctx+ctxWordWide<<1+uint32(z.usual)<<8, int(z.usual), uint64(q<<1)^uint64(q>>63))
 	if length := bits.Len64(u); length > int(z.usual)+7 || length+7 < int(z.usual) {
 		z.usual = uint8(length)
 	}
 	d = (u>>1 ^ -(u & 1)) << shift
 	z.note(d)
-	v = before + d
-	return uint32(v), uint32(v >> 32)
+	return before + d
 }
 
-// learnWide notes how long the pair in b is as one number and as two.
-func (s *wordSet) learnWide(w, next *word, b []byte) {
-	low, high := le.Uint32(b), le.Uint32(b[4:])
-	d := uint64(high)<<32 | uint64(low)
-	d -= uint64(next.previous)<<32 | uint64(w.previous)
-	one := max(bits.Len64(d<<1^uint64(int64(d)>>63))-int(w.slot.zeros.shift), 0)
-	two := w.estimate(low) + next.estimate(high)
-	gain := &w.slot.gain
-	*gain += (int16(two-one)*8 - *gain) / 8
-	s.wide &^= 1 << w.i
-	if *gain > wideMargin {
-		s.wide |= 1 << w.i
+// learnWide notes how long the pair of the words i and i+1 is as one number, v, and as two.
+func (s *wordSet) learnWide(i int, before, expected, v uint64) {
+	d := v - before
+	slot := &s.slots[i]
+	one := max(bits.Len64(d<<1^uint64(int64(d)>>63))-int(slot.zeros.shift), 0)
+	two := estimate(uint32(before), uint32(expected), uint32(v)) + estimate(uint32(before>>32), uint32(expected>>32), uint32(v>>32))
+	slot.gain += (int16(two-one)*8 - slot.gain) / 8
+	if s.wide &^= 1 << i; slot.gain > wideMargin {
+		s.wide |= 1 << i
 	}
 }
 
 // estimate returns about how many bits a word takes on its own.
-func (w *word) estimate(v uint32) int {
-	if v == w.expected {
+func estimate(previous, expected, v uint32) int {
+	if v == expected {
 		return 0
 	}
-	return residualBits(v-w.previous) + 1
+	return residualBits(v-previous) + 1
 }

@@ -1,9 +1,10 @@
 package model
 
+import "math/bits"
+
 const (
 	ringBytes = 2 << 20 // tuples and pages remembered; the oldest make room
-	tupleLog  = 14
-	itemLog   = 14
+	placeLog  = 14
 	pageLog   = 12
 	liveItems = 24
 	freeItems = 320 // line pointers per page whose freeing is followed
@@ -12,11 +13,17 @@ const (
 // store remembers tuples and page images in a ring, and what is known of heap pages and their items. An entry need not be
 // right, only the same on both sides.
 type store struct {
-	ring    []byte
-	head    uint64 // bytes ever put into the ring
-	entries []storeEntry
-	items   []itemState
-	pages   []heapPage
+	ring   []byte
+	head   uint64 // bytes ever put into the ring
+	places []storePlace
+	pages  []heapPage
+}
+
+// storePlace is what is known of the keys that hash to one place. Who asks for the tuple at an item asks for its state as well: the two
+// lie side by side, so that memory is waited for once.
+type storePlace struct {
+	entry storeEntry
+	item  itemState
 }
 
 // storeEntry says where the tuple or page of a key is.
@@ -48,16 +55,14 @@ type heapPage struct {
 
 func (s *store) init() {
 	s.ring = make([]byte, ringBytes)
-	s.entries = make([]storeEntry, 1<<tupleLog)
-	s.items = make([]itemState, 1<<itemLog)
+	s.places = make([]storePlace, 1<<placeLog)
 	s.pages = make([]heapPage, 1<<pageLog)
 }
 
 func (s *store) reset() {
 	// All of it: what an earlier stream left behind must not even decide which of two keys has a place, because a decoder that
 	// begins with this stream has not seen the earlier one.
-	clear(s.entries)
-	clear(s.items)
+	clear(s.places)
 	clear(s.pages)
 	s.head = 0
 }
@@ -69,11 +74,11 @@ func (s *store) key(rel *relState, number uint32, item uint32) uint64 {
 
 func spread(key uint64, log uint) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - log) }
 
-// tagged is spread with a tag that tells the keys of a place apart, as a rule: keys that are taken for each other cost ratio,
+// tagged returns a place with a tag that tells the keys of a place apart, as a rule: keys that are taken for each other cost ratio,
 // nothing else. It is never zero.
-func tagged(key uint64, log uint) (place uint64, tag uint32) {
+func tagged(key uint64) (place uint64, tag uint32) {
 	h := key * 0x9E3779B97F4A7C15
-	return h >> (64 - log), uint32(h>>8) | 1
+	return h >> (64 - placeLog), uint32(h>>8) | 1
 }
 
 // put remembers n bytes under a key and returns the place to write them to.
@@ -83,15 +88,15 @@ func (s *store) put(key uint64, n int) []byte {
 		s.head += uint64(ringBytes - at)
 		at = 0
 	}
-	place, tag := tagged(key, tupleLog)
-	s.entries[place] = storeEntry{tag: tag, at: s.head, bytes: uint32(n)}
+	place, tag := tagged(key)
+	s.places[place].entry = storeEntry{tag: tag, at: s.head, bytes: uint32(n)}
 	s.head += uint64(n)
 	return s.ring[at : at+n : at+n]
 }
 
 func (s *store) get(key uint64) []byte {
-	place, tag := tagged(key, tupleLog)
-	e := &s.entries[place]
+	place, tag := tagged(key)
+	e := &s.places[place].entry
 	if e.tag != tag || e.at+ringBytes < s.head || e.at+uint64(e.bytes) > s.head {
 		return nil
 	}
@@ -141,8 +146,8 @@ func (s *store) putTuple(rel *relState, number, item uint32, n, low, high int) [
 
 // item returns the state of an item, fresh if there is none.
 func (s *store) item(rel *relState, number, item uint32) *itemState {
-	place, tag := tagged(s.key(rel, number, item), itemLog)
-	t := &s.items[place]
+	place, tag := tagged(s.key(rel, number, item))
+	t := &s.places[place].item
 	if t.tag != tag {
 		*t = itemState{tag: tag}
 	}
@@ -151,8 +156,8 @@ func (s *store) item(rel *relState, number, item uint32) *itemState {
 
 // known returns the state of an item, or nil.
 func (s *store) known(rel *relState, number, item uint32) *itemState {
-	place, tag := tagged(s.key(rel, number, item), itemLog)
-	if t := &s.items[place]; t.tag == tag {
+	place, tag := tagged(s.key(rel, number, item))
+	if t := &s.places[place].item; t.tag == tag {
 		return t
 	}
 	return nil
@@ -172,11 +177,7 @@ func (s *store) page(rel *relState, number uint32) *heapPage {
 func (p *heapPage) nextItem() uint32 {
 	for i, w := range p.free {
 		if w != 0 {
-			bit := 0
-			for w>>bit&1 == 0 {
-				bit++
-			}
-			return uint32(i*64 + bit)
+			return uint32(i*64 + bits.TrailingZeros64(w))
 		}
 	}
 	return uint32(p.largest) + 1

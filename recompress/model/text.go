@@ -22,6 +22,7 @@ type text struct {
 func (t *text) init() {
 	t.history = make([]byte, 0, 1<<18)
 	t.heads = make([]uint32, 1<<matchLog)
+	t.digits = digitRun{cost: hexCost}
 }
 
 func (t *text) reset() {
