@@ -99,12 +99,39 @@ func TestPages(t *testing.T) {
 				t.Fatalf("rows of %d bytes: %d of %d bytes make a page", length, n, len(laid))
 			}
 		}
-		if rows := (int(le.Uint16(page[LowerOffset:])) - HeaderBytes) / pointerBytes; rows > 100 && width != (length+7)&^7 {
+		if width != 0 && width != (length+7)&^7 && width != (length+15)&^7 {
 			t.Errorf("rows of %d bytes: width %d", length, width)
 		}
 	}
 	if at := Find(make([]byte, 3*PageBytes)); at != 3*PageBytes {
 		t.Errorf("a page of zeros was found at %d", at)
+	}
+}
+
+// Seven of eight line pointers that agree say how wide the columns are.
+func TestWidth(t *testing.T) {
+	pointers := func(lengths ...uint32) (b []byte) {
+		for _, n := range lengths {
+			b = le.AppendUint32(b, n<<lengthShift|1<<15|100)
+		}
+		return b
+	}
+	for _, c := range []struct {
+		pointers []byte
+		width    int
+	}{
+		{nil, 0},
+		{pointers(97, 97, 97), 0},
+		{pointers(97, 100, 104, 98), 104},
+		{pointers(8, 97, 97, 97, 97, 97, 97, 97), 104},
+		{pointers(8, 8, 97, 97, 97, 97, 97, 97), 0},
+		{pointers(0, 0, 0, 0), 0},
+		{pointers(MaxWidth, MaxWidth, MaxWidth, MaxWidth), MaxWidth},
+		{pointers(MaxWidth+1, MaxWidth+1, MaxWidth+1, MaxWidth+1), 0},
+	} {
+		if got := Width(c.pointers); got != c.width {
+			t.Errorf("%x: width %d, want %d", c.pointers, got, c.width)
+		}
 	}
 }
 
