@@ -25,7 +25,7 @@ func TestConformanceHosts(t *testing.T) {
 		t.Run("17_upstream_unknown", func(t *testing.T) { upstreamUnknown(ctx, t, ofPrimary) })
 		t.Run("13_42_live_promotion", func(t *testing.T) { hotStandbyFlips(ctx, t, primary, standby, ofStandby) })
 	}
-	for _, major := range []int{13, 15, 18} { // 14 to 17 report the same settings
+	for _, major := range where(13, 15, 18) { // 14 to 17 report the same settings
 		t.Run(fmt.Sprint(major), func(t *testing.T) {
 			t.Parallel()
 			hosts(setting(t, patience), t, major)
@@ -114,26 +114,27 @@ func hotStandbyFlips(ctx context.Context, t *testing.T, primary, standby *pgclus
 		}
 		c.Log = nil
 	}
+	var streams []*brought
 	for _, c := range []*wire.Conn{streaming, streamingThrough} {
 		must(t, c.Command("IDENTIFY_SYSTEM")) // without it a standby of 13 or 14 does not know its timeline
 		c.Log, c.Values = nil, true
-		must(t, c.Send(wire.Query(fmt.Sprintf("START_REPLICATION %s TIMELINE 1", lsn.Floor(standby.Options.SegmentBytes())))))
-		_, err := c.Until("WE")
+		r, err := startStream(c, lsn.Floor(standby.Options.SegmentBytes()), 1)
 		must(t, err)
+		must(t, r.take(c, func(m wire.Message) bool { return r.end() >= lsn || m.Type == 'E' }))
+		streams = append(streams, r)
 	}
 	must(t, primary.Stop(ctx, pgcluster.Fast))
 	must(t, standby.Promote(ctx))
 	write(ctx, t, standby, 10) // a server tells its idle clients of a promotion when there is WAL
 	var ended time.Time        // of the server's stream
-	for _, c := range []*wire.Conn{streaming, streamingThrough} {
-		must(t, c.UntilQuietly("c"))
-		if c == streaming {
+	for i, c := range []*wire.Conn{streaming, streamingThrough} {
+		must(t, streams[i].take(c, ofType("c")))
+		if i == 0 {
 			ended = time.Now()
 		} else if took := time.Since(ended); took > 5*time.Second { // milliseconds on a machine that is not busy
 			t.Errorf("the node's stream ended %s after the server's", took)
 		}
-		must(t, c.Send(wire.Typed('c', nil)))
-		must(t, c.UntilQuietly("Z"))
+		must(t, streams[i].stop(c))
 	}
 	for _, c := range []*wire.Conn{idle, idleThrough} {
 		must(t, c.Command("SHOW transaction_read_only"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,14 +20,14 @@ import (
 // A soak run waits long.
 func TestConformanceLifeSoak(t *testing.T) {
 	t.Parallel()
-	for _, major := range []int{13, 18} {
+	for _, major := range where(13, 18) {
 		t.Run(fmt.Sprint(major), func(t *testing.T) {
 			t.Parallel()
 			idle := time.Duration(rounds(3, 600)) * time.Second
 			ctx := setting(t, patience+idle)
 			primary := startPrimary(ctx, t, pgcluster.Options{Major: major, NoFsync: true, Conf: fastRetry})
 			standby := cloneOf(ctx, t, primary)
-			node := startNode(ctx, t, nodeproc.Options{Config: fastNode(primary.Conninfo(), "")})
+			node := startNode(ctx, t, nodeproc.Options{Config: strings.Replace(fastNode(primary.Conninfo(), ""), "drain_timeout: 3s", "drain_timeout: 1s", 1)})
 			must(t, standby.MakeStandby(node.Conninfo(), ""))
 			must(t, standby.Configure(fmt.Sprintf("wal_receiver_timeout = %d", idle.Milliseconds()/3)))
 			must(t, standby.Start(ctx))
@@ -87,8 +88,8 @@ func (d *door) neverConfirms(ctx context.Context, t *testing.T) {
 	must(t, d.node.Stop(ctx))
 	took := time.Since(began)
 	must(t, <-ended)
-	if took < 2900*time.Millisecond || took > 20*time.Second || fmt.Sprint(c.Log) != "[C COPY 0 closed]" || !r.alive.ReplyRequested {
-		t.Errorf("after %s of a drain_timeout of 3s: %v", took, c.Log)
+	if took < 900*time.Millisecond || took > 20*time.Second || fmt.Sprint(c.Log) != "[C COPY 0 closed]" || !r.alive.ReplyRequested {
+		t.Errorf("after %s of a drain_timeout of 1s: %v", took, c.Log)
 	}
 	must(t, d.node.StartReady(ctx))
 }
@@ -160,7 +161,7 @@ func (d *door) shutsDown(ctx context.Context, t *testing.T, standby *pgcluster.C
 func TestConformanceContrecord(t *testing.T) {
 	t.Parallel()
 	t.Run("52_overwritten_record", func(t *testing.T) {
-		for _, major := range []int{13, 18} {
+		for _, major := range where(13, 18) {
 			t.Run(fmt.Sprint(major), func(t *testing.T) {
 				t.Parallel()
 				ctx := setting(t, patience)
@@ -201,7 +202,7 @@ func TestConformanceContrecord(t *testing.T) {
 func TestConformanceCascade(t *testing.T) {
 	t.Parallel()
 	t.Run("63_middle_is_promoted", func(t *testing.T) {
-		for _, major := range []int{13, 18} {
+		for _, major := range where(13, 18) {
 			t.Run(fmt.Sprint(major), func(t *testing.T) {
 				t.Parallel()
 				ctx := setting(t, patience)

@@ -46,6 +46,14 @@ func eachMajor(t *testing.T, test func(ctx context.Context, t *testing.T, major 
 	}
 }
 
+// where returns the versions where something differs, which are enough; or all of them, if all are asked for.
+func where(majors ...int) []int {
+	if os.Getenv("WALPROXY_MAJORS") == "all" {
+		return pgcluster.Majors()
+	}
+	return majors
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 // with both: what a client sees is the same, in each version its own way.
 func TestInvalidatedSlotAsOnTheServer(t *testing.T) {
 	t.Parallel()
-	for _, major := range []int{13, 15, 17, 18} {
+	for _, major := range where(13, 15, 17, 18) {
 		t.Run(fmt.Sprintf("24_57_invalidated_slot_of_%d", major), func(t *testing.T) {
 			t.Parallel()
 			ctx := setting(t, patience)

@@ -19,11 +19,12 @@
 //
 // # Order of operations, and what a crash leaves
 //
-//   - A window file gets its header and first frame in one write. It is begun while older ones are not durable yet, so several
-//     of the newest windows of a log can be torn or missing. Three things are durable before: what lies more than
-//     MaxUnsyncedBytes of WAL before it; the name of the first window of its timeline, if it is a later one; all of the older
-//     timelines, if it is the first.
-//   - Sync: fsync of every window that is not durable, oldest first, then of its directory and of the directory above where a
+//   - A window file gets its header and first frame before it is listed, and a frame its payload, where that is large, in a write
+//     of its own behind the header: a frame that is cut there is a torn tail like any other.
+//   - A window is begun while older ones are not durable yet, so several of the newest windows of a log can be torn or missing.
+//     Three things are durable before: what lies more than MaxUnsyncedBytes of WAL before it; the name of the first window of its
+//     timeline, if it is a later one; all of the older timelines, if it is the first.
+//   - Sync: fsync of every window that is not durable, side by side, then of its directory and of the directory above where a
 //     name is new; then the positions in memory move. They move in order only.
 //   - A frame that ends a timeline is written when the next timeline's history file is durable.
 //   - Retain removes the oldest window first and syncs the directory before it removes the next: what is left is contiguous.
