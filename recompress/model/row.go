@@ -147,6 +147,9 @@ const (
 // row codes b, the part of a row that begins at byte start of it. old is what is known of the row's old version; values that the
 // transaction x wrote earlier are predictions too. What is behind the parts that are coded as words is coded as text.
 func (m *model) row(c *rowClass, b []byte, start int, old version, x *xact) {
+	if len(b) == wideBytes && start == 0 && old.high <= old.low && m.wideKey(c, b, x) {
+		return
+	}
 	m.rows.text = cursor{}
 	first, limit := c, rowBytes
 	if start+len(b) > rowParts*rowBytes {

@@ -9,6 +9,7 @@ import (
 // Pairs of words that make one number of eight bytes, a double or a timestamp, are coded as one where that has been shorter.
 
 const (
+	wideBytes  = 8
 	wideMargin = 8  // bits, in 1/8, that coding two words as one must save
 	zeroRun    = 32 // numbers in a row that must end in zero bits before these are left out
 )
@@ -55,6 +56,24 @@ func (m *model) widePair(p *rowPart, i int, b []byte) {
 	if uint32(before) != uint32(v) {
 		p.xact.note(uint32(v))
 	}
+}
+
+// wideKey codes a row of eight bytes that have lately been one number, most keys of an index: what rowPart would do, without
+// preparing for anything else. It reports false if they have not.
+func (m *model) wideKey(c *rowClass, b []byte, x *xact) bool {
+	if c.sets[0] == 0 || x.nChains > 0 {
+		return false
+	}
+	p := &m.rows.part
+	p.set = &m.rows.sets[c.sets[0]-1]
+	if p.set.wide&1 == 0 || p.set.odd&3 != 0 {
+		return false
+	}
+	p.class, p.xact, p.start, p.end, p.all, p.hasOld, p.expected = c, x, 0, wideBytes, 3, 0, c.row[:]
+	c.rows++
+	m.wideRow(p, b, 1)
+	m.mark(costValue)
+	return true
 }
 
 // wideRow codes a part of which every word is one of a pair in wides: none of them is as expected, so nothing says which are.
