@@ -66,7 +66,7 @@ func TestHoldEnds(t *testing.T) {
 		if _, now := f.Position(); now != at {
 			t.Fatalf("position %s too early", now)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if _, now := f.Position(); now != end {
 			t.Fatalf("position %s after %s, want %s", now, hold, end)
