@@ -289,9 +289,6 @@ func (s *Sealer) encode(dst []byte, h link.WindowHeader, w *Writer, made *[]proo
 		}
 		at += len(piece)
 	}
-	if err := w.Flush(add); err != nil {
-		return nil, err
-	}
 	stats.Mismatches += w.Stats().Mismatches - before
 	if s.end != nil {
 		if err := s.builder.Add(s.end); err != nil {

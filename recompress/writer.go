@@ -155,9 +155,6 @@ func (w *Writer) choose() {
 	w.coder = w.fast
 }
 
-// Flush hands out whatever was held back. This form of the Writer holds nothing back, so it does nothing.
-func (w *Writer) Flush(func(*link.Frame) error) error { return nil }
-
 // Reset makes the next frame start a stream.
 func (w *Writer) Reset() { w.stream = 0 }
 

@@ -36,9 +36,6 @@ func (r *recoder) code(tli protocol.Timeline, start protocol.LSN, wal []byte, di
 	if err := r.writer.Write(tli, start, wal, add); err != nil {
 		return err
 	}
-	if err := r.writer.Flush(add); err != nil {
-		return err
-	}
 	rest := r.buf // may have moved while it grew
 	for i := range r.frames {
 		n := len(r.frames[i].Payload)

@@ -123,11 +123,7 @@ func (w *worker) encodeLive(win window, ends []int) error {
 	at, begun := 0, started
 	for _, end := range ends {
 		lsn := win.start + protocol.LSN(at)
-		err := w.writer.Write(win.stream.timeline, lsn, w.raw[at:end], w.emit)
-		if err == nil {
-			err = w.writer.Flush(w.emit)
-		}
-		if err != nil {
+		if err := w.writer.Write(win.stream.timeline, lsn, w.raw[at:end], w.emit); err != nil {
 			return fmt.Errorf("encode WAL at %s: %w", lsn, err)
 		}
 		at = end
