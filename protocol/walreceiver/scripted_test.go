@@ -468,3 +468,25 @@ func TestReleasesWhenAsked(t *testing.T) {
 	start(t, walreceiver.Options{Conninfo: f.conninfo(), StatusInterval: time.Hour}, sink)
 	<-answered
 }
+
+// TestReleasesBetweenStreams: what the sink keeps back is taken in when the connection breaks, before the next stream is asked for.
+func TestReleasesBetweenStreams(t *testing.T) {
+	again := make(chan struct{})
+	sink := newMemSink()
+	streams := 0
+	f := newFake(t, func(c *fakeConn, _ string) {
+		if streams++; streams == 1 {
+			c.send(copyBoth, wal(fakeBegin, somewal(10)))
+			sink.waitFor(t, 1, fakeBegin+10)
+			return // and the connection ends
+		}
+		if sink.released.Load() == 0 {
+			t.Error("another stream was asked for, and nothing was released")
+		}
+		c.send(copyBoth)
+		close(again)
+		c.idle()
+	})
+	start(t, walreceiver.Options{Conninfo: f.conninfo(), StatusInterval: time.Hour}, sink)
+	<-again
+}

@@ -132,6 +132,10 @@ func (s *serving) stream(ctx context.Context, b begin) error {
 		s.farewell()
 		return ctx.Err()
 	}
+	// Nothing is kept back between streams: Resume says where the next one begins.
+	if released := s.sink.Release(ctx); released != nil && ctx.Err() == nil {
+		return &FatalError{Op: "take in what was kept back", Err: released}
+	}
 	if err != nil {
 		return s.explain(b, handler.Received(), err)
 	}

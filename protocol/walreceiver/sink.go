@@ -12,7 +12,7 @@ import (
 // Status, Feedback and Changed from another one, at the same time. Any error is fatal: Run returns it, but for an error that
 // is ctx's own end.
 type Sink interface {
-	// Resume returns where to go on. Timeline 0 means that nothing is held: the receiver chooses.
+	// Resume returns where to go on. Timeline 0 means that nothing is held: the receiver chooses. Dial calls it too, at any time.
 	Resume() (protocol.Timeline, protocol.LSN)
 	// Begin returns the first byte of Resume's timeline that Compare can look at; Resume's LSN if there is none.
 	Begin() protocol.LSN

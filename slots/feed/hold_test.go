@@ -96,21 +96,32 @@ func TestHoldIsRenewed(t *testing.T) {
 	})
 }
 
-// TestHoldIsCutShort: a question for the position, the end of the timeline and a new connection do not wait for the time.
-func TestHoldIsCutShort(t *testing.T) {
+// TestResumeTakesNothingAway: whoever asks where the WAL goes on while it flows, as a second connection to the upstream does, leaves
+// what is kept back alone.
+func TestResumeTakesNothingAway(t *testing.T) {
 	holding(t, func(t *testing.T, f *Feed, s waltest.Sample, chunk int) {
 		f.mustTake(t, s.Start, s.WAL[:chunk])
-		tli, at := f.Resume() // the upstream sends the record again from its beginning
-		if tli != 1 || at >= s.Start+protocol.LSN(chunk) {
+		if tli, at := f.Resume(); tli != 1 || at >= s.Start+protocol.LSN(chunk) {
 			t.Fatalf("resume at %s on timeline %d", at, tli)
 		}
-		time.Sleep(2 * hold)
-		synctest.Wait()
-		if _, now := f.Position(); now != at {
-			t.Fatalf("position %s, want %s", now, at)
+		f.mustTake(t, s.Start+protocol.LSN(chunk), s.WAL[chunk:2*chunk])
+		if err := f.Release(t.Context()); err != nil {
+			t.Fatal(err)
 		}
+		if err := f.equalTo(t, s, s.Start+protocol.LSN(2*chunk)); err != nil {
+			t.Fatal(err)
+		}
+		if _, now := f.Position(); now != s.Start+protocol.LSN(2*chunk) {
+			t.Fatalf("position %s", now)
+		}
+	})
+}
+
+// TestHoldIsCutShort: a question for the position and the end of the timeline do not wait for the time.
+func TestHoldIsCutShort(t *testing.T) {
+	holding(t, func(t *testing.T, f *Feed, s waltest.Sample, chunk int) {
 		end := s.Start + protocol.LSN(2*chunk)
-		f.mustTake(t, at, s.WAL[at-s.Start:2*chunk])
+		f.mustTake(t, s.Start, s.WAL[:2*chunk])
 		if err := f.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -10,13 +10,9 @@ import (
 	"walproxy/protocol/link"
 )
 
-// Resume returns where the upstream should go on; zero if nothing is held yet. A record that is kept back is forgotten: it comes again.
-func (f *Feed) Resume() (protocol.Timeline, protocol.LSN) {
-	f.writing.Lock()
-	defer f.writing.Unlock()
-	f.holder.Discard()
-	return f.tail.position()
-}
+// Resume returns where the upstream should go on; zero if nothing is held yet. It may be called at any time, from anywhere: what is
+// kept back at that moment does not count.
+func (f *Feed) Resume() (protocol.Timeline, protocol.LSN) { return f.tail.position() }
 
 // Held returns the oldest LSN held on tli, and whether anything is.
 func (f *Feed) Held(tli protocol.Timeline) (protocol.LSN, bool) {
