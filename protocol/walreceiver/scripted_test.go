@@ -478,7 +478,8 @@ func TestReleasesBetweenStreams(t *testing.T) {
 		if streams++; streams == 1 {
 			c.send(copyBoth, wal(fakeBegin, somewal(10)))
 			sink.waitFor(t, 1, fakeBegin+10)
-			return // and the connection ends
+			_ = c.Close()
+			return
 		}
 		if sink.released.Load() == 0 {
 			t.Error("another stream was asked for, and nothing was released")
