@@ -221,8 +221,8 @@ func TestRetention(t *testing.T) {
 		t.Errorf("with a checkpoint's redo position: %s", keep)
 	}
 	options.Redo = 0
-	if keep, _ := Retention(nil, nil, 0x9A00000, options); keep != 0x9900000 {
-		t.Errorf("without holds: keep from %s", keep)
+	if keep, _ := Retention(nil, nil, 0x9A00000, options); keep != 0x9800000 {
+		t.Errorf("without holds, the newest segment and window: keep from %s", keep)
 	}
 	if keep, _ := Retention(nil, nil, 0x100, options); keep != 0 {
 		t.Errorf("with more to keep than there is: keep from %s", keep)

@@ -30,9 +30,9 @@ type Hold struct {
 }
 
 // Retention returns the LSN below which nothing is needed any more, and every reason there is to keep WAL, slots first. end is
-// the end of the WAL held. Without any reason the end itself is returned.
+// the end of the WAL held. The segment that the end lies in is kept always: consumers begin, and begin again, at its start.
 func Retention(slots []Slot, consumers []ConsumerState, end protocol.LSN, o RetentionOptions) (keep protocol.LSN, holds []Hold) {
-	keep = end - min(end, protocol.LSN(o.KeepBytes))
+	keep = min(end-min(end, protocol.LSN(o.KeepBytes)), RetainedFrom(end, o.SegmentSize, o.ResetDistance))
 	if o.Redo != 0 {
 		keep = min(keep, RetainedFrom(o.Redo, o.SegmentSize, o.ResetDistance))
 	}

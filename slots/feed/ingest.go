@@ -34,13 +34,19 @@ func (f *Feed) take(ctx context.Context, tli protocol.Timeline, start protocol.L
 		return fmt.Errorf("take WAL at %s: %w", start, err)
 	}
 	f.pace(start + protocol.LSN(len(wal)))
-	if err := f.writer.Write(tli, start, wal, func(fr *link.Frame) error { return f.append(ctx, fr) }); err != nil {
+	f.synced = 0
+	err := f.writer.Write(tli, start, wal, func(fr *link.Frame) error {
+		if err := f.append(ctx, fr); err != nil {
+			return err
+		}
+		f.show(tli, fr.Start, wal[fr.Start-start:fr.End()-start]) // at once: the next frame may have to wait for room
+		return nil
+	})
+	if err != nil {
 		f.writer.Reset()
 		f.holder.Discard()
 		return fmt.Errorf("take WAL at %s: %w", start, err)
 	}
-	f.synced = 0
-	f.show(tli, start, wal)
 	return nil
 }
 
