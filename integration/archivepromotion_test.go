@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -142,21 +141,5 @@ func holdsPromotions(ctx context.Context, t *testing.T, s walStore, c *pgcluster
 	}
 	if compared[1] == 0 || compared[2] == 0 || compared[3] == 0 {
 		t.Errorf("segments compared by timeline: %v", compared)
-	}
-}
-
-// hasFile fails unless archive get hands out a file of a server's pg_wal as it is there.
-func (s walStore) hasFile(ctx context.Context, t *testing.T, c *pgcluster.Cluster, name string) {
-	t.Helper()
-	target := filepath.Join(t.TempDir(), name)
-	if out, code := s.run(ctx, t, "get", name, target); code != 0 {
-		t.Fatalf("archive get %s: exit %d\n%s", name, code, out)
-	}
-	got, err := os.ReadFile(target)
-	must(t, err)
-	want, err := os.ReadFile(filepath.Join(c.WALDir(), name))
-	must(t, err)
-	if !bytes.Equal(got, want) {
-		t.Fatalf("%s is not the server's", name)
 	}
 }

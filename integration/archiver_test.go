@@ -112,18 +112,23 @@ func (s walStore) sameSegments(ctx context.Context, t *testing.T, c *pgcluster.C
 	t.Helper()
 	size := c.Options.SegmentBytes()
 	for lsn := from.Floor(size); lsn.Next(size) <= to; lsn = lsn.Next(size) {
-		name := protocol.SegmentName(tli, lsn, size)
-		target := filepath.Join(t.TempDir(), name)
-		if out, code := s.run(ctx, t, "get", name, target); code != 0 {
-			t.Fatalf("archive get %s: exit %d\n%s", name, code, out)
-		}
-		got, err := os.ReadFile(target)
-		must(t, err)
-		want, err := os.ReadFile(filepath.Join(c.WALDir(), name))
-		must(t, err)
-		if !bytes.Equal(got, want) {
-			t.Fatalf("segment %s is not the server's", name)
-		}
+		s.hasFile(ctx, t, c, protocol.SegmentName(tli, lsn, size))
+	}
+}
+
+// hasFile fails unless archive get hands out a file of a server's pg_wal as it is there.
+func (s walStore) hasFile(ctx context.Context, t *testing.T, c *pgcluster.Cluster, name string) {
+	t.Helper()
+	target := filepath.Join(t.TempDir(), name)
+	if out, code := s.run(ctx, t, "get", name, target); code != 0 {
+		t.Fatalf("archive get %s: exit %d\n%s", name, code, out)
+	}
+	got, err := os.ReadFile(target)
+	must(t, err)
+	want, err := os.ReadFile(filepath.Join(c.WALDir(), name))
+	must(t, err)
+	if !bytes.Equal(got, want) {
+		t.Fatalf("%s is not the server's", name)
 	}
 }
 

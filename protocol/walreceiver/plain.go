@@ -101,11 +101,3 @@ func (p *plain) fatal(ctx context.Context, op string, err error) error {
 	}
 	return &FatalError{Op: fmt.Sprintf("%s at %s on timeline %d", op, p.next, p.timeline), Err: err}
 }
-
-// release has the sink take in what it keeps back.
-func (p *plain) release(ctx context.Context) error {
-	if err := p.sink.Release(ctx); err != nil {
-		return p.fatal(ctx, "take WAL", err)
-	}
-	return nil
-}

@@ -125,6 +125,7 @@ func (s *serving) stream(ctx context.Context, b begin) error {
 	o.Metrics.connects.Inc()
 	s.log.Info("start replication", zap.Stringer("lsn", b.start), zap.Uint32("tli", uint32(b.timeline)), zap.String("slot", o.Slot),
 		zap.Bool("link", s.link()))
+	stream.release = s.release
 	stream.begun = func() { s.r.tracker.enter(PhaseStreaming, s.peer, s.link()) }
 	end, err := stream.run(ctx, startCommand(o.Slot, b.start, b.timeline))
 	s.progress = s.progress || stream.any
@@ -133,8 +134,8 @@ func (s *serving) stream(ctx context.Context, b begin) error {
 		return ctx.Err()
 	}
 	// Nothing is kept back between streams: Resume says where the next one begins.
-	if released := s.sink.Release(ctx); released != nil && ctx.Err() == nil {
-		return &FatalError{Op: "take in what was kept back", Err: released}
+	if released := s.release(ctx); released != nil {
+		return released
 	}
 	if err != nil {
 		return s.explain(b, handler.Received(), err)
@@ -146,6 +147,18 @@ func (s *serving) stream(ctx context.Context, b begin) error {
 		return &ProtocolError{Peer: s.peer, What: fmt.Sprintf("it ended the stream at %s and named no next timeline", handler.Received())}
 	}
 	return s.endTimeline(ctx, b.timeline, *end)
+}
+
+// release has the sink take in what it keeps back.
+func (s *serving) release(ctx context.Context) error {
+	err := s.sink.Release(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return &FatalError{Op: "take in what was kept back", Err: err}
 }
 
 func (s *serving) handler(b begin) LinkStream {

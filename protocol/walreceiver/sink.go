@@ -30,7 +30,8 @@ type Sink interface {
 	// Ahead is told, before the WAL of a message comes, up to where the upstream could send: how much of a backlog there is.
 	// Not called on a link.
 	Ahead(upstream protocol.LSN)
-	// Release has the sink take in what it keeps back of the WAL it was given, because the upstream wants to know how far it is.
+	// Release has the sink take in what it keeps back of the WAL it was given, because the upstream wants to know how far it is,
+	// or because the stream has ended. On a link there is nothing.
 	Release(ctx context.Context) error
 	// EndTimeline says that tli ended at end and goes on as next, whose history file is history. Afterwards Resume returns
 	// next and end. end may lie below what the sink took: those bytes belong to no timeline.

@@ -30,8 +30,9 @@ type stream struct {
 	reporter *reporter
 	metrics  *Metrics
 	timeout  time.Duration
-	begun    func()                // called when the server begins to copy
-	arrived  func(since time.Time) // called at the first streaming message; since is when the copy began
+	release  func(context.Context) error // has the sink take in what it keeps back
+	begun    func()                      // called when the server begins to copy
+	arrived  func(since time.Time)       // called at the first streaming message; since is when the copy began
 	since    time.Time
 	any      bool // a streaming message has arrived
 }
@@ -174,10 +175,8 @@ func (s *stream) data(ctx context.Context, body []byte) error {
 	}
 	s.metrics.upstream(keepalive.WALEnd)
 	if keepalive.ReplyRequested {
-		if p, ok := s.handler.(*plain); ok {
-			if err := p.release(ctx); err != nil {
-				return err
-			}
+		if err := s.release(ctx); err != nil {
+			return err
 		}
 		s.reporter.ask()
 	}

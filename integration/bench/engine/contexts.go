@@ -144,3 +144,12 @@ func (s *stretch) decode(o recompress.Options, fresh bool) (speed float64, r *re
 	}
 	return float64(len(s.wal)) / 1e6 / spent.Seconds(), r, nil
 }
+
+// heap returns the bytes in use after a collection.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

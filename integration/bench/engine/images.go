@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -89,13 +88,4 @@ func eachRecord(start protocol.LSN, content []byte, do func(*wal.Record)) error 
 		}
 	}
 	return nil
-}
-
-// heap returns the bytes in use after a collection.
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }

@@ -10,7 +10,9 @@ import (
 	"walproxy/protocol/wal"
 )
 
-func TestCommitCuts(t *testing.T) {
+// oneStream returns generated WAL and the stream that is found of it.
+func oneStream(t *testing.T) (*generated, []stream) {
+	t.Helper()
 	dir := t.TempDir()
 	g := generate(3*mib, 3*mib-100)
 	g.segments(t, dir)
@@ -18,6 +20,11 @@ func TestCommitCuts(t *testing.T) {
 	if err != nil || len(streams) != 1 {
 		t.Fatalf("%d streams, %v", len(streams), err)
 	}
+	return g, streams
+}
+
+func TestCommitCuts(t *testing.T) {
+	g, streams := oneStream(t)
 	c := cutter{cut: Cut{Commits: true}}
 	var got []protocol.LSN
 	streams[0].windows(mib, func(w window) bool {
@@ -58,13 +65,7 @@ func TestParseCut(t *testing.T) {
 
 // TestChunkCuts: chunks end where records begin, and nowhere else but at the end of the window.
 func TestChunkCuts(t *testing.T) {
-	dir := t.TempDir()
-	g := generate(3*mib, 3*mib-100)
-	g.segments(t, dir)
-	streams, err := findStreams(dir)
-	if err != nil || len(streams) != 1 {
-		t.Fatalf("%d streams, %v", len(streams), err)
-	}
+	g, streams := oneStream(t)
 	c := cutter{cut: Cut{Bytes: 64 << 10, Records: true}}
 	streams[0].windows(mib, func(w window) bool {
 		raw := make([]byte, w.bytes)
