@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestInvalidatedSlotAsOnTheServer(t *testing.T) {
 			t.Parallel()
 			ctx := setting(t, patience)
 			primary := startPrimary(ctx, t, pgcluster.Options{Major: major, SegmentMiB: 1, Conf: append([]string{"wal_keep_size = 0",
-				"max_slot_wal_keep_size = 2MB", "min_wal_size = 2MB", "max_wal_size = 4MB", "checkpoint_timeout = 1h"}, fastRetry...)})
+				"max_slot_wal_keep_size = 2MB", "min_wal_size = 2MB", "max_wal_size = 1GB", "checkpoint_timeout = 1h"}, fastRetry...)})
 			node := startNode(ctx, t, nodeproc.Options{Config: fastNode(primary.Conninfo(),
 				"recompress:\n  codec: none\n  reset_distance: 1MiB\nspool:\n  cap: 8MiB\n  keep: 0\n  when_full: shed\n")})
 			create := "CREATE_REPLICATION_SLOT s PHYSICAL RESERVE_WAL"
@@ -36,16 +37,16 @@ func TestInvalidatedSlotAsOnTheServer(t *testing.T) {
 				must(t, err)
 			}
 			d := &door{server: primary, node: node}
-			holders := []*wire.Conn{d.dial(t, false, false), d.dial(t, true, false)}
-			var ended []chan error
-			for _, c := range holders {
-				ended = append(ended, staysBehind(t, c))
-			}
-			lsn := invalidate(ctx, t, primary, node)
+			server, through := staysBehind(t, d.dial(t, false, false)), staysBehind(t, d.dial(t, true, false))
+			lsn := invalidate(ctx, t, primary, node, server)
 			t.Run("57_holder_is_ended", func(t *testing.T) {
-				must(t, errors.Join(<-ended[0], <-ended[1]))
-				if diff := wire.Diff(holders[0].Log, holders[1].Log); diff != "" || !strings.HasPrefix(holders[0].Log[0], "E FATAL 57P01") {
-					t.Errorf("the server said %v: %s", holders[0].Log, diff)
+				<-server.over
+				<-through.over
+				if server.err != nil || through.err != nil {
+					t.Fatalf("at the server: %v; at the node: %v", server.err, through.err)
+				}
+				if diff := wire.Diff(server.conn.Log, through.conn.Log); diff != "" || !strings.HasPrefix(server.conn.Log[0], "E FATAL 57P01") {
+					t.Errorf("the server said %v: %s", server.conn.Log, diff)
 				}
 			})
 			theirs, ours := replicate(ctx, t, primary.Conninfo()), replicate(ctx, t, node.Conninfo())
@@ -60,8 +61,16 @@ func TestInvalidatedSlotAsOnTheServer(t *testing.T) {
 	}
 }
 
+// holder streams by a slot.
+type holder struct {
+	conn  *wire.Conn
+	taken atomic.Uint64 // LSN behind the WAL that has come
+	over  chan struct{} // closed at the end; err is set then
+	err   error
+}
+
 // staysBehind makes a slot, streams by it, takes everything, and reports again and again that it has flushed what was there first.
-func staysBehind(t *testing.T, c *wire.Conn) (ended chan error) {
+func staysBehind(t *testing.T, c *wire.Conn) *holder {
 	t.Helper()
 	c.Values = true
 	must(t, as(c, pgcluster.User))
@@ -74,24 +83,40 @@ func staysBehind(t *testing.T, c *wire.Conn) (ended chan error) {
 	must(t, report(c, at, true))
 	must(t, r.take(c, answered))
 	c.Log = nil
-	ended = make(chan error, 1)
+	h := &holder{conn: c, over: make(chan struct{})}
 	go func() {
-		ended <- r.take(c, func(m wire.Message) bool {
+		defer close(h.over)
+		h.err = r.take(c, func(m wire.Message) bool {
+			h.taken.Store(uint64(r.end()))
 			if m.Type == 'd' {
 				_ = report(c, at, false) // the end may have come, which is read next
 			}
 			return m.Type == 0
 		})
 	}()
-	return ended
+	return h
 }
 
-// invalidate writes until the slots on primary and node are invalidated, and returns a position that both have.
-func invalidate(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, node *nodeproc.Node) (lsn protocol.LSN) {
+// takes waits until the holder has all WAL up to lsn, or is over.
+func (h *holder) takes(ctx context.Context, lsn protocol.LSN) error {
+	return pgcluster.Until(ctx, func() (bool, error) {
+		select {
+		case <-h.over:
+			return true, nil
+		default:
+			return h.taken.Load() >= uint64(lsn), nil
+		}
+	})
+}
+
+// invalidate writes until the slots on primary and node are invalidated, and returns a position that both have. A server that ends
+// a walsender in the middle of a message says nothing, so whoever holds a slot there has everything before each checkpoint.
+func invalidate(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, node *nodeproc.Node, server *holder) (lsn protocol.LSN) {
 	t.Helper()
 	must(t, pgcluster.Until(ctx, func() (bool, error) {
 		write(ctx, t, primary, 20000)
 		must(t, primary.Exec(ctx, "SELECT pg_switch_wal()"))
+		must(t, server.takes(ctx, write(ctx, t, primary, 1)))
 		must(t, primary.Exec(ctx, "CHECKPOINT"))
 		left, err := primary.Value(ctx, "SELECT count(*) FROM pg_replication_slots WHERE wal_status <> 'lost'")
 		slots := jsonOf[[]slotJSON](t, node, "slots", "list")
