@@ -13,6 +13,7 @@ const (
 	even       = 1 << 31
 	certain    = 1<<(32-countBits) - 1
 	rateBits   = 16
+	one        = ^uint64(0) // a bit of value one, as a mask
 )
 
 // rate[n] is the share, in 1/65536, by which a probability used n times moves towards the bit; above it is one, if n still grows.
@@ -26,38 +27,45 @@ var rate = func() (r [countMask + 1]uint32) {
 	return r
 }()
 
-// Bit codes one bit, 0 or 1, with the probability p, and teaches p.
+// Bit codes one bit, 0 or 1, with the probability p, and teaches p. It branches on the bit, as its callers do.
 func (c *Coder) Bit(p *Prob, bit int) int {
-	v := uint32(*p) ^ even
-	bound := c.width >> 16 * uint64(v>>16|1)
+	bound := p.share(c.width)
 	if c.decoding {
-		rest, borrow := bits.Sub64(c.code, bound, 0)
-		zero := borrow - 1 // all ones if the bit is zero
-		bit = int(borrow)
-		c.code = rest&zero | c.code&^zero
-		c.width = (c.width-bound)&zero | bound&^zero
-	} else {
-		zero := uint64(bit) - 1
-		low, carry := bits.Add64(c.low, bound&zero, 0)
-		if carry != 0 {
-			c.carry()
+		bit = 0
+		if c.code < bound {
+			bit = 1
 		}
-		c.low = low
-		c.width = (c.width-bound)&zero | bound&^zero
 	}
-	*p = learn(v, bit)
+	if bit != 0 {
+		c.width = bound
+		p.learn(one)
+	} else {
+		c.width -= bound
+		p.learn(0)
+		if c.decoding {
+			c.code -= bound
+		} else {
+			low, carry := bits.Add64(c.low, bound, 0)
+			if c.low = low; carry != 0 {
+				c.carry()
+			}
+		}
+	}
 	if c.width < minRange {
 		c.shift()
 	}
 	return bit
 }
 
-// learn moves the probability in v towards bit and returns its stored form.
-func learn(v uint32, bit int) Prob {
+// share returns the part of an interval that belongs to bit one.
+func (p *Prob) share(width uint64) uint64 { return width >> 16 * uint64((uint32(*p)^even)>>16|1) }
+
+// learn moves the probability towards the bit that mask stands for: one, or 0.
+func (p *Prob) learn(mask uint64) {
+	v := int64(int32(*p))
 	r := rate[v&countMask]
-	q := int64(v >> countBits)
-	q += (int64(-bit)&certain - q) * int64(r&(1<<rateBits-1)) >> rateBits
-	return Prob((uint32(q)<<countBits | v&countMask + r>>rateBits) ^ even)
+	d := int64(mask&(certain<<countBits)) - even - v&^countMask
+	*p = Prob(uint32(v+d*int64(r&(1<<rateBits-1))>>rateBits&^countMask) + r>>rateBits)
 }
 
 // Flag codes a truth value with the probability p.

@@ -60,7 +60,7 @@ func program(t *testing.T, c *Coder, table *Table, seed uint64, steps int) {
 
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(300) {
-		enc, dec := NewTable(6), NewTable(6)
+		enc, dec := new(Table), new(Table)
 		var c Coder
 		var frames [][]byte
 		for frame := range uint64(4) {
@@ -128,7 +128,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255})
 	f.Add([]byte("a frame of no meaning whatsoever, but long enough"))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		table := NewTable(4)
+		table := new(Table)
 		var c Coder
 		var p Prob
 		c.Decode(payload)
