@@ -45,6 +45,7 @@ type slot struct {
 	step   uint32            // by how much it changed last, row to row
 	cost   [baseCount]uint16 // bits, in 1/8, of the residual against each base, smoothed
 	text   uint16            // the same, of a byte of text
+	best   uint8             // the base with the least cost
 	gain   int16             // the same, saved by coding the word and the next as one number
 	choice uint8             // which prediction was right last
 	near   uint8             // its map of neighbours: from one on, 0 if it has none yet

@@ -125,12 +125,7 @@ func (m *model) residual(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	if !w.hasOld {
 		bases[0] = w.previous + s.step
 	}
-	best := 0
-	for i := 1; i < baseCount; i++ {
-		if s.cost[i] < s.cost[best] {
-			best = i
-		}
-	}
+	best := s.best
 	if !s.seen {
 		s.text = textCost
 	}
@@ -153,12 +148,15 @@ func (m *model) residual(p *rowPart, w *word, v uint32, b []byte) uint32 {
 		v = m.wordText(p, w, v, b)
 		s.text = uint16((int(s.text)*7 + (m.Spent()-before)*8/w.n) / 8)
 	}
+	s.best = 0
 	for i, base := range bases {
-		now := residualBits(v-base) * 8
+		now := uint(residualBits(v-base)) * 8
 		if s.seen {
-			now = (int(s.cost[i])*7 + now + 4) / 8
+			now = (uint(s.cost[i])*7 + now + 4) / 8
 		}
-		s.cost[i] = uint16(now)
+		if s.cost[i] = uint16(now); s.cost[i] < s.cost[s.best] {
+			s.best = uint8(i)
+		}
 	}
 	if near != nil {
 		near.add(x.upBlock, v, x.upItem, residualBits(v-guess))

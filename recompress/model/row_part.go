@@ -94,6 +94,10 @@ func (m *model) prepare(p *rowPart, c *rowClass, start, end int, old version, x 
 	for ; odd != 0; odd &= odd - 1 {
 		i := bits.TrailingZeros64(odd)
 		slot := &p.set.slots[i]
+		if slot.choice == guessStep {
+			le.PutUint32(p.expected[4*i:], le.Uint32(c.row[4*i:])+slot.step)
+			continue
+		}
 		if alone && slot.choice >= guessValue && p.hasOld>>i&1 == 0 {
 			continue // the row before, that is
 		}

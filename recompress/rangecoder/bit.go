@@ -80,12 +80,26 @@ func (c *Coder) Flag(p *Prob, flag bool) bool {
 // Direct codes the low n bits of v, n at most 64, at even odds and without a model.
 func (c *Coder) Direct(n int, v uint64) uint64 {
 	var out uint64
-	for n > 0 {
-		k := min(n, directBits)
-		n -= k
-		out = out<<k | c.direct(k, v>>n&(1<<k-1))
+	for n > directBits {
+		n -= directBits
+		out = out<<directBits | c.direct(directBits, v>>(n&63)&(1<<directBits-1))
 	}
-	return out
+	return out<<(n&63) | c.direct(n, v&(1<<(n&63)-1))
+}
+
+// Bytes codes b at even odds and without a model; a decoder fills it.
+func (c *Coder) Bytes(b []byte) {
+	for ; len(b) >= directBits/8; b = b[directBits/8:] {
+		v := c.direct(directBits, uint64(b[0])|uint64(b[1])<<8|uint64(b[2])<<16)
+		if c.decoding {
+			b[0], b[1], b[2] = byte(v), byte(v>>8), byte(v>>16)
+		}
+	}
+	for i := range b {
+		if v := c.direct(8, uint64(b[i])); c.decoding {
+			b[i] = byte(v)
+		}
+	}
 }
 
 // directBits is how many bits are coded in one step. The interval loses less than 1/256 by it, as a rule next to nothing.
@@ -93,9 +107,9 @@ const directBits = 24
 
 // direct codes k bits, at most directBits, in one step.
 func (c *Coder) direct(k int, v uint64) uint64 {
-	step := c.width >> k
+	step := c.width >> (k & 63)
 	if c.decoding {
-		v = min(c.code/step, 1<<k-1)
+		v = min(c.code/step, 1<<(k&63)-1)
 		c.code -= v * step
 	} else {
 		low, carry := bits.Add64(c.low, v*step, 0)

@@ -59,13 +59,15 @@ func (c *Coder) decodeSymbol(g *Group, n int) int {
 		for at < top {
 			p := &g[at&15]
 			bound := p.share(width)
-			_, borrow := bits.Sub64(code, bound, 0)
+			rest, borrow := bits.Sub64(code, bound, 0)
 			mask := -borrow // all ones if the bit is one
 			width -= bound
 			if mask != 0 {
 				width = bound
 			}
-			code -= bound &^ mask
+			if mask == 0 {
+				code = rest
+			}
 			at = at<<1 - uint(mask)
 			p.learn(mask)
 			if width < minRange {
