@@ -31,10 +31,9 @@ func (p *Pages) appendColumns(dst, tuples []byte, width int) []byte {
 	}
 	at := len(dst)
 	dst = append(dst, zeros[:width/group]...)
+	sameColumns(dst[at:], tuples, rows, width)
 	for c := 0; c < width; c += group {
-		same := sameColumns(tuples[c:], rows, width)
-		dst[at+c/group] = same
-		if same == allSame {
+		if same := dst[at+c/group]; same == allSame {
 			dst = append(dst, tuples[c:c+group]...)
 		} else {
 			dst = p.appendGroup(dst, tuples[c:], rows, width, same)
@@ -45,18 +44,43 @@ func (p *Pages) appendColumns(dst, tuples []byte, width int) []byte {
 
 var zeros [MaxWidth / group]byte
 
-// sameColumns tells which of the first eight columns of b hold one byte only.
-func sameColumns(b []byte, rows, width int) (same byte) {
-	first, differ := le.Uint64(b), uint64(0)
-	for r := 1; r < rows; r++ {
-		differ |= le.Uint64(b[r*width:]) ^ first
+// sameColumns sets a bit in same for each column that holds one byte only.
+func sameColumns(same, tuples []byte, rows, width int) {
+	c := 0
+	for ; c+4*group <= width; c += 4 * group { // a cache line at a time, nearly
+		first := tuples[c:][:4*group]
+		f0, f1, f2, f3 := le.Uint64(first), le.Uint64(first[8:]), le.Uint64(first[16:]), le.Uint64(first[24:])
+		var d0, d1, d2, d3 uint64
+		for r, at := 1, c+width; r < rows; r, at = r+1, at+width {
+			row := tuples[at:][:4*group]
+			d0 |= le.Uint64(row) ^ f0
+			d1 |= le.Uint64(row[8:]) ^ f1
+			d2 |= le.Uint64(row[16:]) ^ f2
+			d3 |= le.Uint64(row[24:]) ^ f3
+		}
+		same := same[c/group:][:4]
+		same[0], same[1], same[2], same[3] = zeroBytes(d0), zeroBytes(d1), zeroBytes(d2), zeroBytes(d3)
+	}
+	for ; c < width; c += group {
+		first, differ := le.Uint64(tuples[c:]), uint64(0)
+		for r := 1; r < rows; r++ {
+			differ |= le.Uint64(tuples[c+r*width:]) ^ first
+		}
+		same[c/group] = zeroBytes(differ)
+	}
+}
+
+// zeroBytes returns a bit for each byte of v that is 0.
+func zeroBytes(v uint64) (zero byte) {
+	if v == 0 {
+		return allSame
 	}
 	for c := range group {
-		if byte(differ>>(8*c)) == 0 {
-			same |= 1 << c
+		if byte(v>>(8*c)) == 0 {
+			zero |= 1 << c
 		}
 	}
-	return same
+	return zero
 }
 
 // appendGroup appends the first eight columns of b.
