@@ -36,15 +36,17 @@ func (e *ConnectError) Unwrap() error { return e.Err }
 // refusedTLS is pgconn's text for a server without TLS, after which sslmode=prefer goes on without.
 const refusedTLS = "server refused TLS connection"
 
-// connectError makes a *ConnectError of pgconn's error; another error is returned as it is.
+// connectError makes a *ConnectError of those of pgconn, of which there is one for each host; another error is returned as it is.
 func connectError(err error) error {
-	var failed *pgconn.ConnectError
-	if !errors.As(err, &failed) {
-		return err
-	}
 	c := &ConnectError{Err: err}
-	for _, attempt := range leaves(failed.Unwrap()) {
-		c.add(attempt)
+	for _, host := range leaves(err) {
+		var failed *pgconn.ConnectError
+		if !errors.As(host, &failed) {
+			return err
+		}
+		for _, attempt := range leaves(failed.Unwrap()) {
+			c.add(attempt)
+		}
 	}
 	if len(c.Hosts) == 0 {
 		return err
