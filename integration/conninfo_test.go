@@ -66,3 +66,33 @@ func upstreamConninfo(t *testing.T, d *door) {
 		}
 	}
 }
+
+// libraries logs in to a server and to its node by what libpq of 14 and newer can ask for: with the first version that knows it and the
+// newest one.
+func libraries(t *testing.T, d *door) {
+	if !slices.Contains(where(18), d.server.Major) {
+		return
+	}
+	const scram, cert = "user=scram password=secret ", "user=cert sslcert=%[1]s sslkey=%[2]s "
+	for conninfo, since := range map[string]int{
+		scram + "channel_binding=require": 14, scram + "target_session_attrs=primary": 14,
+		scram + "require_auth=scram-sha-256": 16, scram + "require_auth=!scram-sha-256": 16, scram + "require_auth=none": 16, "user=trusted require_auth=none": 16,
+		cert + "sslcertmode=require": 16, scram + "sslcertmode=require": 16, "user=md5 password=secret require_auth=md5 channel_binding=disable": 16,
+		scram + "sslnegotiation=direct channel_binding=require": 17, "user=trusted sslnegotiation=direct": 17,
+		scram + "min_protocol_version=3.2": 18, scram + "max_protocol_version=latest": 18,
+	} {
+		if strings.HasPrefix(conninfo, cert) {
+			conninfo = fmt.Sprintf(conninfo, d.client.Cert, d.client.Key)
+		}
+		for _, libpq := range slices.Compact([]int{since, pgcluster.Newest}) {
+			run := func(port int) string {
+				out := psqlWith(t.Context(), t, libpq, fmt.Sprintf("host=localhost hostaddr=127.0.0.1 port=%d sslmode=verify-full sslrootcert=%s replication=true %s", port, d.ca.File, conninfo), "SHOW wal_block_size")
+				return strings.ReplaceAll(out, fmt.Sprint(port), "PORT")
+			}
+			direct, through := run(d.server.Port), run(d.node.Options.Port)
+			if direct != through {
+				t.Errorf("libpq %d, %s: the server lets it have %q, the node %q", libpq, conninfo, direct, through)
+			}
+		}
+	}
+}
