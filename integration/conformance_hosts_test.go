@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func targetSessionAttrs(ctx context.Context, t *testing.T, primary, standby *pgc
 			}
 			direct, through := chosen(0, primary.Port, standby.Port), chosen(0, ofPrimary.Options.Port, ofStandby.Options.Port)
 			for _, libpq := range append([]int{0}, others...) {
-				if libpq != 0 && !swap { // what it chooses of servers is as old as the parameter
+				if libpq != 0 && swap == slices.Contains([]string{"read-write", "primary"}, want) { // what it chooses of servers is as old as the parameter
 					through = chosen(libpq, ofPrimary.Options.Port, ofStandby.Options.Port)
 				}
 				if direct != through {
