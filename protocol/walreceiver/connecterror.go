@@ -19,7 +19,7 @@ type ConnectError struct {
 
 // HostError is what attempts at one address ended in.
 type HostError struct {
-	Address string // host:port, the path of a unix socket, or a name that has no address
+	Address string // host:port, also behind the name that has it; the path of a unix socket; or a name that has no address
 	Causes  []string
 }
 
@@ -86,7 +86,10 @@ func describe(attempt error) (address, cause string) {
 	if errors.As(attempt, &unknown) {
 		return unknown.Name, unknown.Err
 	}
-	address, _, _ = strings.Cut(attempt.Error(), " (")
+	address, rest, _ := strings.Cut(attempt.Error(), " (")
+	if name, _, named := strings.Cut(rest, "):"); named && !strings.HasPrefix(address, name) {
+		address = name + " (" + address + ")"
+	}
 	step := errors.Unwrap(attempt)
 	if step == nil || errors.Unwrap(step) == nil {
 		return "server", attempt.Error()
