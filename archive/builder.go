@@ -105,21 +105,6 @@ type Object struct {
 }
 
 // ReadAt implements io.ReaderAt.
-func (o *Object) ReadAt(p []byte, offset int64) (n int, err error) {
-	if offset < 0 || offset >= o.Header.Bytes {
-		return 0, io.EOF
-	}
-	if rest := o.Header.Bytes - offset; int64(len(p)) > rest {
-		p, err = p[:rest], io.EOF
-	}
-	if offset < int64(len(o.head)) {
-		n = copy(p, o.head[offset:])
-	}
-	if n < len(p) {
-		m, readErr := o.body.ReadAt(p[n:], offset+int64(n)-int64(len(o.head)))
-		if n += m; n < len(p) {
-			return n, readErr
-		}
-	}
-	return n, err
+func (o *Object) ReadAt(p []byte, offset int64) (int, error) {
+	return readJoined(p, offset, o.Header.Bytes, o.head, o.body)
 }

@@ -45,19 +45,23 @@ func (s *spill) write(b []byte) error {
 }
 
 // ReadAt implements io.ReaderAt.
-func (s *spill) ReadAt(p []byte, offset int64) (n int, err error) {
-	total := int64(len(s.memory)) + s.filed
+func (s *spill) ReadAt(p []byte, offset int64) (int, error) {
+	return readJoined(p, offset, int64(len(s.memory))+s.filed, s.memory, s.file)
+}
+
+// readJoined reads at offset of what head and, behind it, rest hold together: total bytes.
+func readJoined(p []byte, offset, total int64, head []byte, rest io.ReaderAt) (n int, err error) {
 	if offset < 0 || offset >= total {
 		return 0, io.EOF
 	}
-	if rest := total - offset; int64(len(p)) > rest {
-		p, err = p[:rest], io.EOF
+	if left := total - offset; int64(len(p)) > left {
+		p, err = p[:left], io.EOF
 	}
-	if offset < int64(len(s.memory)) {
-		n = copy(p, s.memory[offset:])
+	if offset < int64(len(head)) {
+		n = copy(p, head[offset:])
 	}
 	if n < len(p) {
-		m, readErr := s.file.ReadAt(p[n:], offset+int64(n)-int64(len(s.memory)))
+		m, readErr := rest.ReadAt(p[n:], offset+int64(n)-int64(len(head)))
 		if n += m; n < len(p) {
 			return n, readErr
 		}

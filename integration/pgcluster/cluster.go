@@ -142,7 +142,7 @@ func (c *Cluster) Close() error {
 			return err
 		}
 	}
-	return os.RemoveAll(c.Dir)
+	return errors.Join(c.removeMemory(), os.RemoveAll(c.Dir))
 }
 
 // WriteFile writes a file of the data directory, mode 0600, for the server to read at its next start or reload.

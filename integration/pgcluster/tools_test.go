@@ -3,10 +3,14 @@ package pgcluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"walproxy/integration/pgcluster"
 )
@@ -101,6 +105,28 @@ func TestKillIsClean(t *testing.T) {
 			t.Fatal("the session outlived its server")
 		}
 		_ = session.Close(ctx)
+	}
+}
+
+// A server that is killed, as Close does, leaves no shared memory behind: a machine has few thousand segments.
+func TestCloseRemovesSharedMemory(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := create(ctx, t, pgcluster.Options{Major: 15, NoFsync: true})
+	must(t, c.Start(ctx))
+	pidFile, err := os.ReadFile(filepath.Join(c.DataDir, "postmaster.pid"))
+	must(t, err)
+	var key, id int
+	if _, err := fmt.Sscan(strings.Split(string(pidFile), "\n")[6], &key, &id); err != nil {
+		t.Fatalf("postmaster.pid %q: %v", pidFile, err)
+	}
+	var segment unix.SysvShmDesc
+	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &segment); err != nil {
+		t.Fatalf("a running server has no shared memory %d: %v", id, err)
+	}
+	must(t, c.Close())
+	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &segment); err == nil && int(segment.Perm.Key) == key {
+		t.Errorf("shared memory %d with key %d is still there", id, key)
 	}
 }
 
