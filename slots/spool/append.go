@@ -260,8 +260,8 @@ func (l *Log) publish(f *link.Frame, w *window, end link.TimelineEnd) {
 		l.completed.Notify()
 	}
 	l.metrics.appendedFrame(bytes)
+	l.appended.Notify()
 	l.changed.Notify()
-	l.appended.Notify() // last, so that of all who are woken the scheduler runs first who carries the frame on
 }
 
 // addWindow lists a new window. l.mu is held.
