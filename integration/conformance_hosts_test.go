@@ -3,7 +3,9 @@ package integration
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,19 +37,28 @@ func TestConformanceHosts(t *testing.T) {
 
 // targetSessionAttrs asks libpq which of two hosts it chooses, in both orders, for servers and for nodes.
 func targetSessionAttrs(ctx context.Context, t *testing.T, primary, standby *pgcluster.Cluster, ofPrimary, ofStandby *nodeproc.Node) {
+	others := []int{14, 16, 17, 18}
+	if primary.Major != pgcluster.Newest {
+		others = nil // how a library chooses does not depend on the server from 14 on
+	}
 	for _, want := range []string{"any", "read-write", "read-only", "primary", "standby", "prefer-standby"} {
 		for _, swap := range []bool{false, true} {
-			chosen := func(first, second int) string {
+			chosen := func(libpq, first, second int) string {
 				ports := []int{first, second}
 				if swap {
 					ports = []int{second, first}
 				}
-				out := psql(ctx, t, fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=%s target_session_attrs=%s replication=true", ports[0], ports[1], pgcluster.User, want), `\echo :PORT`)
+				out := psqlWith(ctx, t, libpq, fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=%s target_session_attrs=%s replication=true", ports[0], ports[1], pgcluster.User, want), `\echo :PORT`)
 				return strings.NewReplacer(fmt.Sprint(first), "primary", fmt.Sprint(second), "standby").Replace(out)
 			}
-			direct, through := chosen(primary.Port, standby.Port), chosen(ofPrimary.Options.Port, ofStandby.Options.Port)
-			if direct != through {
-				t.Errorf("%s, swapped %v: of servers libpq chooses %s, of nodes %s", want, swap, direct, through)
+			direct, through := chosen(0, primary.Port, standby.Port), chosen(0, ofPrimary.Options.Port, ofStandby.Options.Port)
+			for _, libpq := range append([]int{0}, others...) {
+				if libpq != 0 && swap == slices.Contains([]string{"read-write", "primary"}, want) { // what it chooses of servers is as old as the parameter
+					through = chosen(libpq, ofPrimary.Options.Port, ofStandby.Options.Port)
+				}
+				if direct != through {
+					t.Errorf("%s, swapped %v: of servers libpq chooses %s, of nodes that of %d %s", want, swap, direct, libpq, through)
+				}
 			}
 		}
 	}
@@ -56,9 +67,23 @@ func targetSessionAttrs(ctx context.Context, t *testing.T, primary, standby *pgc
 // psql runs a command and returns what it prints, of errors too.
 func psql(ctx context.Context, t *testing.T, conninfo, command string) string {
 	t.Helper()
+	return psqlWith(ctx, t, 0, conninfo, command)
+}
+
+// psqlWith is psql with the libpq of another version than its own, unless libpq is 0. That of 13 lacks what psql of 15 calls.
+func psqlWith(ctx context.Context, t *testing.T, libpq int, conninfo, command string) string {
+	t.Helper()
 	path, _, err := pgcluster.FindTool("psql")
 	must(t, err)
-	out, err := exec.CommandContext(ctx, path, "-XAtqw", "-d", conninfo, "-c", command).CombinedOutput()
+	cmd := exec.CommandContext(ctx, path, "-XAtqw", "-d", conninfo, "-c", command)
+	if libpq != 0 {
+		install, err := pgcluster.Find(libpq)
+		must(t, err)
+		if dir := install.Libraries(); dir != "" {
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir)
+		}
+	}
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return strings.TrimSpace(fmt.Sprintf("%v %s", err, out))
 	}

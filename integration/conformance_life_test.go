@@ -23,13 +23,13 @@ func TestConformanceLifeSoak(t *testing.T) {
 	for _, major := range where(13, 18) {
 		t.Run(fmt.Sprint(major), func(t *testing.T) {
 			t.Parallel()
-			idle := time.Duration(rounds(3, 600)) * time.Second
+			idle := lasting(t, 3*time.Second, 10*time.Minute)
 			ctx := setting(t, patience+idle)
 			primary := startPrimary(ctx, t, pgcluster.Options{Major: major, NoFsync: true, Conf: fastRetry})
 			standby := cloneOf(ctx, t, primary)
 			node := startNode(ctx, t, nodeproc.Options{Config: strings.Replace(fastNode(primary.Conninfo(), ""), "drain_timeout: 3s", "drain_timeout: 1s", 1)})
 			must(t, standby.MakeStandby(node.Conninfo(), ""))
-			must(t, standby.Configure(fmt.Sprintf("wal_receiver_timeout = %d", idle.Milliseconds()/3)))
+			must(t, standby.Configure(fmt.Sprintf("wal_receiver_timeout = %d", min(5*time.Second, idle/3).Milliseconds())))
 			must(t, standby.Start(ctx))
 			must(t, standby.WaitReplayed(ctx, write(ctx, t, primary, 10)))
 			d := &door{server: primary, node: node}
@@ -40,7 +40,7 @@ func TestConformanceLifeSoak(t *testing.T) {
 	}
 }
 
-// staysConnected watches a standby for three times its wal_receiver_timeout.
+// staysConnected watches a standby for three times its wal_receiver_timeout, or longer.
 func staysConnected(ctx context.Context, t *testing.T, standby *pgcluster.Cluster, idle time.Duration) {
 	t.Helper()
 	began, first := time.Now(), ""
@@ -56,6 +56,7 @@ func staysConnected(ctx context.Context, t *testing.T, standby *pgcluster.Cluste
 		}
 		return first != "" && time.Since(began) > idle, nil
 	}))
+	t.Logf("walreceiver %s streamed from the idle node for %s", first, idle)
 }
 
 // listens streams from a position until the connection ends, and reports as confirm says for each message that asks.

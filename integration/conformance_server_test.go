@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,6 +110,9 @@ func commitWaits(ctx context.Context, t *testing.T, primary *pgcluster.Cluster, 
 	}
 }
 
+// processed is what pgbench says about the transactions that it has done.
+var processed = regexp.MustCompile(`transactions actually processed: \d+`)
+
 // TestLoadSoak runs pgbench for a while, in a soak run for an hour on each version. The standby behind two nodes has the same WAL and
 // the same rows, and every page of it has the right checksum.
 func TestLoadSoak(t *testing.T) {
@@ -117,7 +121,7 @@ func TestLoadSoak(t *testing.T) {
 	if rounds(0, 1) == 0 {
 		majors = []int{17} // TestRelay has them all
 	}
-	duration := time.Duration(rounds(2, 3600)) * time.Second
+	duration, seed := lasting(t, 2*time.Second, time.Hour), fmt.Sprint(random(t).Uint32())
 	t.Run("35_load", func(t *testing.T) {
 		for _, major := range majors {
 			t.Run(fmt.Sprint(major), func(t *testing.T) {
@@ -126,9 +130,11 @@ func TestLoadSoak(t *testing.T) {
 				r := startRelay(ctx, t, pgcluster.Options{Major: major, Checksums: true, Autovacuum: true, Conf: []string{"wal_keep_size = 64GB"}})
 				_, err := r.primary.Pgbench(ctx, "-i", "-q", "-s", "1")
 				must(t, err)
-				_, err = r.primary.Pgbench(ctx, "-n", "-c", "4", "-j", "2", "-T", fmt.Sprint(int(duration.Seconds())))
+				said, err := r.primary.Pgbench(ctx, "-n", "-c", "4", "-j", "2", "-T", fmt.Sprint(int(duration.Seconds())), "--random-seed", seed)
 				must(t, err)
-				r.caughtUp(write(ctx, t, r.primary, 1))
+				end := write(ctx, t, r.primary, 1)
+				r.caughtUp(end)
+				t.Logf("pgbench for %s: %s, %d bytes of WAL", duration, processed.Find(said), end-r.from)
 				for _, table := range []string{"pgbench_accounts", "pgbench_branches", "pgbench_tellers", "pgbench_history"} {
 					sql := "SELECT count(*), sum(hashtextextended(t::text, 0)) FROM " + table + " t"
 					theirs, err := r.primary.Query(ctx, sql)

@@ -194,3 +194,17 @@ func rounds(normal, soak int) int {
 	}
 	return normal
 }
+
+// lasting returns how long a test goes on that only waits or loads: normally, or in a soak run, where WALPROXY_SOAK_TIME overrides it.
+func lasting(t *testing.T, normal, soak time.Duration) time.Duration {
+	t.Helper()
+	if rounds(0, 1) == 0 {
+		return normal
+	}
+	if text := os.Getenv("WALPROXY_SOAK_TIME"); text != "" {
+		var err error
+		soak, err = time.ParseDuration(text)
+		must(t, err)
+	}
+	return soak
+}

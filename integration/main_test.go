@@ -2,6 +2,7 @@
 //
 // This file builds the program, harness_test.go starts things and ends them with their test, and every other file is one
 // subject. Environment: WALPROXY_SEED repeats a run's random choices, WALPROXY_SOAK=1 makes the fault tests long,
+// WALPROXY_SOAK_TIME=3m sets how long those of them go on that are not counted in rounds,
 // WALPROXY_MAJORS=all runs conformance tests also on versions that do not differ from those that they run on.
 package integration
 

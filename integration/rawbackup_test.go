@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,47 +174,43 @@ func (b *takenBackup) base(major int) []byte {
 	return append(slices.Clone(b.archives[fmt.Sprintf("copy %d", len(b.archives))]), make([]byte, 1024)...)
 }
 
-// names returns the files of an archive, sorted.
-func names(t *testing.T, archive []byte) []string {
-	t.Helper()
-	var list []string
+// unpack returns the files of an archive by name, and its directories by names that end in a slash.
+func unpack(archive []byte) (map[string][]byte, error) {
+	files := map[string][]byte{}
 	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			slices.Sort(list)
-			return list
+			return files, nil
 		}
-		must(t, err)
-		list = append(list, h.Name)
+		if err != nil {
+			return nil, err
+		}
+		name := filepath.Clean("/" + h.Name)[1:]
+		if h.Typeflag == tar.TypeDir {
+			files[name+"/"] = nil
+		} else if files[name], err = io.ReadAll(r); err != nil {
+			return nil, err
+		}
 	}
 }
 
-// extract unpacks an archive into a new directory.
-func extract(archive []byte, dir string) error {
+// place writes unpacked files into a new directory.
+func place(files map[string][]byte, dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	for r := tar.NewReader(bytes.NewReader(archive)); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(dir, filepath.Clean("/"+h.Name))
-		if h.Typeflag == tar.TypeDir {
+	for _, name := range slices.Sorted(maps.Keys(files)) { // a directory comes before what is in it
+		path, err := filepath.Join(dir, name), error(nil)
+		if strings.HasSuffix(name, "/") {
 			err = os.MkdirAll(path, 0o700)
 		} else {
-			var content []byte
-			if content, err = io.ReadAll(r); err == nil {
-				err = os.WriteFile(path, content, 0o600)
-			}
+			err = os.WriteFile(path, files[name], 0o600)
 		}
 		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // upload sends a manifest in pieces, as pg_basebackup --incremental does, and returns the error of the server.

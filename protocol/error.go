@@ -42,6 +42,7 @@ const (
 	CodeInFailedTransaction   = "25P02"
 	CodeInvalidAuthorization  = "28000"
 	CodeInvalidPassword       = "28P01"
+	CodeUndefinedDatabase     = "3D000"
 	CodeInsufficientPrivilege = "42501"
 	CodeSyntaxError           = "42601"
 	CodeInvalidName           = "42602"

@@ -38,6 +38,15 @@ func (i Install) Tool(name string) (string, error) {
 	return path, nil
 }
 
+// Libraries returns the directory of the libpq that came with the binaries; "" if tools find it by themselves.
+func (i Install) Libraries() string {
+	dir := filepath.Join(filepath.Dir(i.Bin), "lib")
+	if _, err := os.Stat(filepath.Join(dir, "libpq.so.5")); err != nil {
+		return ""
+	}
+	return dir
+}
+
 // Majors returns all major versions from Oldest to Newest.
 func Majors() []int {
 	var majors []int

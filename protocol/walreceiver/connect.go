@@ -96,16 +96,30 @@ func (s *session) passes(avoid string) []pass {
 // vetFunc decides whether a host that has let us in will do.
 type vetFunc func(ctx context.Context, c *pgconn.PgConn, peer string) error
 
-// attempt walks over the hosts once. timeout bounds each connection if the conninfo does not; vet decides on a host.
+// attempt walks over the hosts once. timeout bounds each connection if the conninfo does not; vet decides on a host. Errors join
+// those of pgconn, one for each host.
 func (s *session) attempt(ctx context.Context, timeout time.Duration, vet vetFunc) (*conn, error) {
-	config := s.config.Copy()
+	var failures []error
+	for _, host := range s.hosts() {
+		c, err := s.attemptHost(ctx, host, timeout, vet)
+		if err == nil {
+			return c, nil
+		}
+		if failures = append(failures, err); isFinal(err) {
+			break
+		}
+	}
+	return nil, errors.Join(failures...)
+}
+
+func (s *session) attemptHost(ctx context.Context, config *pgconn.Config, timeout time.Duration, vet vetFunc) (*conn, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = timeout
 	}
 	var w *wire // of the host that is being tried
 	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) {
 		w = newWire(c)
-		return c, s.setKeepAlive(c) // pgconn, which looks for TLS to bind SCRAM to, keeps c, and closes it on an error
+		return c, s.prepare(c) // pgconn, which looks for TLS to bind SCRAM to, keeps c, and closes it on an error
 	}
 	config.BuildFrontend = func(in io.Reader, out io.Writer) *pgproto3.Frontend {
 		w.source = in

@@ -25,14 +25,16 @@ func TestConnectErrors(t *testing.T) {
 	f := newFake(t, nil)
 	f.refuse = protocol.Fatalf(protocol.CodeTooManyConnections, "no room")
 	closed := closedPort(t)
-	logger, logs := observe()
-	start(t, walreceiver.Options{
-		Conninfo: fmt.Sprintf("host=127.0.0.1,127.0.0.1,/none port=%d,%d,5 user=u sslmode=prefer", closed, f.port()), Logger: logger,
-	}, newMemSink())
-	want := fmt.Sprintf("connect to upstream 127.0.0.1:%d: connection refused; 127.0.0.1:%d: FATAL: no room (SQLSTATE 53300); "+
-		"/none/.s.PGSQL.5: no such file or directory", closed, f.port())
-	if got := <-logs.errors; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	for conninfo, want := range map[string]string{
+		fmt.Sprintf("host=127.0.0.1,127.0.0.1,/none port=%d,%d,5", closed, f.port()): fmt.Sprintf("connect to upstream 127.0.0.1:%d: "+
+			"connection refused; 127.0.0.1:%d: FATAL: no room (SQLSTATE 53300); /none/.s.PGSQL.5: no such file or directory", closed, f.port()),
+		fmt.Sprintf("host=primary hostaddr=127.0.0.1 port=%d", closed): fmt.Sprintf("connect to upstream primary (127.0.0.1:%d): connection refused", closed),
+	} {
+		logger, logs := observe()
+		start(t, walreceiver.Options{Conninfo: conninfo + " user=u sslmode=prefer", Logger: logger}, newMemSink())
+		if got := <-logs.errors; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
 	}
 }
 

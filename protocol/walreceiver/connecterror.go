@@ -19,7 +19,7 @@ type ConnectError struct {
 
 // HostError is what attempts at one address ended in.
 type HostError struct {
-	Address string // host:port, the path of a unix socket, or a name that has no address
+	Address string // host:port, also behind the name that has it; the path of a unix socket; or a name that has no address
 	Causes  []string
 }
 
@@ -36,15 +36,17 @@ func (e *ConnectError) Unwrap() error { return e.Err }
 // refusedTLS is pgconn's text for a server without TLS, after which sslmode=prefer goes on without.
 const refusedTLS = "server refused TLS connection"
 
-// connectError makes a *ConnectError of pgconn's error; another error is returned as it is.
+// connectError makes a *ConnectError of those of pgconn, of which there is one for each host; another error is returned as it is.
 func connectError(err error) error {
-	var failed *pgconn.ConnectError
-	if !errors.As(err, &failed) {
-		return err
-	}
 	c := &ConnectError{Err: err}
-	for _, attempt := range leaves(failed.Unwrap()) {
-		c.add(attempt)
+	for _, host := range leaves(err) {
+		var failed *pgconn.ConnectError
+		if !errors.As(host, &failed) {
+			return err
+		}
+		for _, attempt := range leaves(failed.Unwrap()) {
+			c.add(attempt)
+		}
 	}
 	if len(c.Hosts) == 0 {
 		return err
@@ -84,7 +86,10 @@ func describe(attempt error) (address, cause string) {
 	if errors.As(attempt, &unknown) {
 		return unknown.Name, unknown.Err
 	}
-	address, _, _ = strings.Cut(attempt.Error(), " (")
+	address, rest, _ := strings.Cut(attempt.Error(), " (")
+	if name, _, named := strings.Cut(rest, "):"); named && !strings.HasPrefix(address, name) {
+		address = name + " (" + address + ")"
+	}
 	step := errors.Unwrap(attempt)
 	if step == nil || errors.Unwrap(step) == nil {
 		return "server", attempt.Error()

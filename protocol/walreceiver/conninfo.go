@@ -1,7 +1,6 @@
 package walreceiver
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,17 +11,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgpassfile"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/protocol/socket"
 )
 
 // session is what a connection string asks for, ready to connect with.
 type session struct {
-	config *pgconn.Config
+	config *pgconn.Config // of all hosts; hosts makes those to connect with
 	target target
 	alive  net.KeepAliveConfig
+	// userTimeout is tcp_user_timeout; 0 leaves it to the operating system.
+	userTimeout time.Duration
+	addresses   []string             // of hostaddr, one for each host, or none
+	passwords   *pgpassfile.Passfile // nil if no host needs one
+	shuffle     bool
+	requirePeer string
 	// systemID is that of the cluster which the connection must lead to; 0 if the sink decides later.
 	systemID protocol.SystemID
 	loose    error // why the password file is not used; nil if it is, or is not needed
@@ -48,20 +55,12 @@ func parseConninfo(o *Options) (*session, error) {
 
 // parseSession reads a conninfo for any kind of connection; its database is what the password file is searched for.
 func parseSession(conninfo string) (*session, error) {
-	config, err := pgconn.ParseConfig(conninfo)
+	config, err := pgconn.ParseConfig(withoutPassfile(conninfo))
 	if err != nil {
 		return nil, fmt.Errorf("parse upstream conninfo: %w", err)
 	}
 	s := &session{config: config, alive: net.KeepAliveConfig{Enable: true}}
-	if loose := loosePassfile(passfile(conninfo)); loose != nil {
-		if s.config, err = pgconn.ParseConfig(withoutPassfile(conninfo)); err != nil {
-			return nil, fmt.Errorf("parse upstream conninfo: %w", err)
-		}
-		if config.Password != s.config.Password {
-			s.loose = loose
-		}
-		config = s.config
-	}
+	s.readPassfile(passfile(conninfo))
 	if s.target, err = targetOf(config.ValidateConnect); err != nil {
 		return nil, err
 	}
@@ -110,6 +109,11 @@ func targetOf(validate pgconn.ValidateConnectFunc) (target, error) {
 	return targetAny, fmt.Errorf("parse upstream conninfo: unknown target_session_attrs")
 }
 
+// unsupported are libpq's parameters that say how to prove something in a way that is not known here, or where to write secrets.
+var unsupported = []string{
+	"scram_client_key", "scram_server_key", "oauth_issuer", "oauth_client_id", "oauth_client_secret", "oauth_scope", "sslkeylogfile",
+}
+
 // libpqOnly takes the parameters that libpq keeps to itself, and that pgconn would send to the server, out of params.
 // Those that guard the connection and are not supported are an error.
 func (s *session) libpqOnly(params map[string]string) error {
@@ -121,9 +125,12 @@ func (s *session) libpqOnly(params map[string]string) error {
 	if name := take("fallback_application_name"); params["application_name"] == "" && name != "" {
 		params["application_name"] = name
 	}
-	if first(take("requirepeer"), os.Getenv("PGREQUIREPEER")) != "" {
-		return errors.New("requirepeer is not supported")
+	for _, name := range unsupported {
+		if take(name) != "" {
+			return fmt.Errorf("%s is not supported", name)
+		}
 	}
+	s.requirePeer = first(take("requirepeer"), os.Getenv("PGREQUIREPEER"))
 	if first(take("gssencmode"), os.Getenv("PGGSSENCMODE")) == "require" {
 		return errors.New("gssencmode=require is not supported")
 	}
@@ -137,7 +144,10 @@ func (s *session) libpqOnly(params map[string]string) error {
 	}); err != nil {
 		return err
 	}
-	for _, name := range []string{"gsslib", "gssdelegation", "sslcompression", "load_balance_hosts", "tcp_user_timeout", "dbname"} {
+	if err := s.setBalance(first(take("load_balance_hosts"), os.Getenv("PGLOADBALANCEHOSTS"))); err != nil {
+		return err
+	}
+	for _, name := range []string{"gsslib", "gssdelegation", "sslcompression", "dbname"} {
 		take(name)
 	}
 	s.alive.Enable = take("keepalives") != "0"
@@ -153,19 +163,23 @@ func (s *session) libpqOnly(params map[string]string) error {
 		}
 		return n
 	}
+	s.userTimeout = time.Duration(number("tcp_user_timeout")) * time.Millisecond
 	s.alive.Idle = time.Duration(number("keepalives_idle")) * time.Second
 	s.alive.Interval = time.Duration(number("keepalives_interval")) * time.Second
 	s.alive.Count = number("keepalives_count")
 	return err
 }
 
-// setKeepAlive applies the conninfo's keepalive parameters. Sockets that know none are left alone.
-func (s *session) setKeepAlive(conn net.Conn) error {
-	if wrapped, ok := conn.(*tls.Conn); ok {
-		conn = wrapped.NetConn()
+// prepare applies what the conninfo says of sockets, to those that know it.
+func (s *session) prepare(conn net.Conn) error {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return s.checkPeer(conn)
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		return tcp.SetKeepAliveConfig(s.alive)
+	if s.userTimeout > 0 {
+		if err := socket.SetUserTimeout(tcp, s.userTimeout); err != nil {
+			return err
+		}
 	}
-	return nil
+	return tcp.SetKeepAliveConfig(s.alive)
 }

@@ -31,7 +31,7 @@ func TestConninfo(t *testing.T) {
 		}
 		return path
 	}
-	passfile := write("pgpass", "h1:5433:replication:u:secret\nh1:5433:*:u:wrong\n")
+	passfile := write("pgpass", "h1:5433:replication:u:secret\nh1:5433:*:u:wrong\nh2:*:*:u:other\n")
 	t.Setenv("PGSERVICEFILE", write("services", "[up]\nhost=h1,h2\nport=5433\nuser=u\ntarget_session_attrs=standby\n"))
 	t.Setenv("PGPASSFILE", passfile)
 	for conninfo, want := range map[string]target{
@@ -45,12 +45,13 @@ func TestConninfo(t *testing.T) {
 		"host=h1,h2 port=5433,5433 user=u keepalives=0 gssencmode=prefer sslcompression=0": targetAny,
 	} {
 		s := parse(t, conninfo)
-		c := s.config
+		hosts := s.hosts()
+		c, last := hosts[0], hosts[len(hosts)-1]
 		if c.Host != "h1" || c.Port != 5433 || c.User != "u" || c.Database != "replication" || c.Password != "secret" {
 			t.Errorf("%s: %s@%s:%d/%s, password %q", conninfo, c.User, c.Host, c.Port, c.Database, c.Password)
 		}
-		if last := c.Fallbacks[len(c.Fallbacks)-1]; last.Host != "h2" || last.Port != 5433 {
-			t.Errorf("%s: last host %s:%d", conninfo, last.Host, last.Port)
+		if len(hosts) != 2 || last.Host != "h2" || last.Port != 5433 || last.Password != "other" {
+			t.Errorf("%s: %d hosts, the last is %s:%d with %q", conninfo, len(hosts), last.Host, last.Port, last.Password)
 		}
 		if s.target != want {
 			t.Errorf("%s: target %s, want %s", conninfo, s.target, want)

@@ -38,12 +38,12 @@ func TestLoosePassfile(t *testing.T) {
 		for _, conninfo := range named {
 			s := parse(t, conninfo)
 			good := mode&0o077 == 0
-			if (s.loose == nil) != good || (s.config.Password == "secret") != good || s.config.Host != "h1" || s.config.Database != "replication" {
-				t.Errorf("mode %o: %s: password %q of %s@%s/%s, %v", mode, conninfo, s.config.Password, s.config.User, s.config.Host, s.config.Database, s.loose)
+			if (s.loose == nil) != good || (s.hosts()[0].Password == "secret") != good || s.config.Host != "h1" || s.config.Database != "replication" {
+				t.Errorf("mode %o: %s: password %q of %s@%s/%s, %v", mode, conninfo, s.hosts()[0].Password, s.config.User, s.config.Host, s.config.Database, s.loose)
 			}
 		}
-		if s := parse(t, named[0]+" password=mine"); s.config.Password != "mine" || s.loose != nil {
-			t.Errorf("mode %o: password %q, %v", mode, s.config.Password, s.loose)
+		if s := parse(t, named[0]+" password=mine"); s.hosts()[0].Password != "mine" || s.loose != nil {
+			t.Errorf("mode %o: password %q, %v", mode, s.hosts()[0].Password, s.loose)
 		}
 	}
 	// A credential of the service manager is the service's alone, whatever the bits of its access list look like.
@@ -53,8 +53,8 @@ func TestLoosePassfile(t *testing.T) {
 		if err := os.Chmod(file, mode); err != nil {
 			t.Fatal(err)
 		}
-		if s := parse(t, "host=h1 user=u"); s.config.Password != want {
-			t.Errorf("credential of mode %o: password %q, %v", mode, s.config.Password, s.loose)
+		if s := parse(t, "host=h1 user=u"); s.hosts()[0].Password != want {
+			t.Errorf("credential of mode %o: password %q, %v", mode, s.hosts()[0].Password, s.loose)
 		}
 	}
 	if loosePassfile(dir) == nil || loosePassfile(filepath.Join(dir, "none")) != nil {

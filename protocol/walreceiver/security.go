@@ -1,16 +1,13 @@
 package walreceiver
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"walproxy/protocol/revocation"
 )
@@ -112,40 +109,4 @@ func checkRevoked(lists *revocation.Lists, config *tls.Config, state tls.Connect
 		}
 	}
 	return lists.Check(chains)
-}
-
-// setAddresses has the hosts reached at the addresses of hostaddr, one for each, instead of those that their names have.
-//
-// Source: PostgreSQL src/interfaces/libpq/fe-connect.c, pqConnectOptions2 (13-18).
-func (s *session) setAddresses(text string) error {
-	if text == "" {
-		return nil
-	}
-	addresses := strings.Split(text, ",")
-	type place struct {
-		host string
-		port uint16
-	}
-	hosts := []place{{s.config.Host, s.config.Port}}
-	for _, f := range s.config.Fallbacks {
-		// The same host occurs once with TLS and once without.
-		if next := (place{f.Host, f.Port}); next != hosts[len(hosts)-1] {
-			hosts = append(hosts, next)
-		}
-	}
-	if len(hosts) != len(addresses) {
-		return fmt.Errorf("hostaddr has %d addresses for %d hosts", len(addresses), len(hosts))
-	}
-	of := map[string][]string{}
-	for i, address := range addresses {
-		if _, err := netip.ParseAddr(address); err != nil {
-			return fmt.Errorf("hostaddr %q is not an address", address)
-		}
-		if strings.HasPrefix(hosts[i].host, "/") {
-			return errors.New("hostaddr needs host, the name, too")
-		}
-		of[hosts[i].host] = append(of[hosts[i].host], address)
-	}
-	s.config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return of[host], nil }
-	return nil
 }

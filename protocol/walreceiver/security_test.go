@@ -23,9 +23,10 @@ func TestConninfoSecurity(t *testing.T) {
 	}
 	s := parse(t, "host=h1,h2 user=u hostaddr=192.0.2.1,192.0.2.2 sslmode=verify-ca sslrootcert="+ca.File+
 		" sslcrl="+list+" ssl_min_protocol_version=TLSv1.2 ssl_max_protocol_version=TLSv1.3 channel_binding=require")
-	for host, want := range map[string]string{"h1": "192.0.2.1", "h2": "192.0.2.2"} {
-		if got, err := s.config.LookupFunc(context.Background(), host); err != nil || !slices.Equal(got, []string{want}) {
-			t.Errorf("%s is looked for at %v, %v", host, got, err)
+	for i, want := range []string{"192.0.2.1", "192.0.2.2"} {
+		host := s.hosts()[i]
+		if got, err := host.LookupFunc(context.Background(), host.Host); err != nil || !slices.Equal(got, []string{want}) {
+			t.Errorf("%s is looked for at %v, %v", host.Host, got, err)
 		}
 	}
 	if c := s.config.TLSConfig; c.MinVersion != tls.VersionTLS12 || c.MaxVersion != tls.VersionTLS13 || c.VerifyConnection == nil {
@@ -40,10 +41,12 @@ func TestConninfoSecurity(t *testing.T) {
 		"host=h sslcrl=/nowhere":              "/nowhere",
 		"host=h ssl_min_protocol_version=SSL": "want TLSv1",
 		"host=h ssl_min_protocol_version=TLSv1.3 ssl_max_protocol_version=TLSv1.2": "is above",
-		"host=h requirepeer=postgres":     "requirepeer is not supported",
-		"host=h gssencmode=require":       "gssencmode=require is not supported",
-		"host=h channel_binding=maybe":    "channel_binding",
-		"host=h sslnegotiation=sometimes": "",
+		"host=h oauth_client_secret=x":                                             "oauth_client_secret is not supported",
+		"host=h load_balance_hosts=maybe":                                          "want disable or random",
+		"host=h tcp_user_timeout=soon":                                             "want a number",
+		"host=h gssencmode=require":                                                "gssencmode=require is not supported",
+		"host=h channel_binding=maybe":                                             "channel_binding",
+		"host=h sslnegotiation=sometimes":                                          "",
 	} {
 		o := Options{Conninfo: conninfo + " user=u"}
 		if err := o.applyDefaults(); err != nil {
@@ -51,6 +54,24 @@ func TestConninfoSecurity(t *testing.T) {
 		}
 		if _, err := parseConninfo(&o); want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", conninfo, err, want)
+		}
+	}
+}
+
+// TestLoadBalance: with random each host is the first one now and then, keeping its own address and password.
+func TestLoadBalance(t *testing.T) {
+	s := parse(t, "host=h1,h2,h3 user=u hostaddr=192.0.2.1,192.0.2.2,192.0.2.3 load_balance_hosts=random sslmode=prefer")
+	first := map[string]bool{}
+	for tries := 0; len(first) < 3; tries++ {
+		hosts := s.hosts()
+		first[hosts[0].Host] = true
+		for _, h := range hosts {
+			if got, err := h.LookupFunc(context.Background(), h.Host); err != nil || got[0] != "192.0.2."+h.Host[1:] || len(h.Fallbacks) != 1 {
+				t.Fatalf("%s is looked for at %v, %v, with %d fallbacks", h.Host, got, err, len(h.Fallbacks))
+			}
+		}
+		if tries > 1000 {
+			t.Fatalf("only %v are ever the first", first)
 		}
 	}
 }

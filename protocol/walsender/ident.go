@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"walproxy/protocol/socket"
 )
 
 // identTimeout bounds the question to the client's machine, maxIdentBytes the answer.
@@ -20,7 +22,7 @@ const (
 // says for a TCP connection.
 func (s *session) systemUser(method Method) (string, error) {
 	if method == MethodPeer {
-		return peerOf(s.wire.raw)
+		return socket.Peer(s.wire.raw)
 	}
 	return askIdent(s.wire.raw, identPort)
 }

@@ -37,8 +37,12 @@ func (n *Node) Write(w io.Writer) error {
 	fmt.Fprintf(&b, "\nconsumers: %d\n", len(n.Consumers))
 	rows := [][]string{{"NAME", "PEER", "SLOT", "STATE", "SENT", "FLUSH", "LAG", "SECONDS", "CATCH-UP", "CAUGHT UP IN"}}
 	for _, c := range n.Consumers {
+		catchUp := "-" // without a lag there is nothing that shrinks or grows
+		if c.LagBytes > 0 {
+			catchUp = size(c.CatchUp) + "/s"
+		}
 		rows = append(rows, []string{orDash(c.Name), c.Peer, orDash(c.Slot), c.State, c.Sent.String(), c.Flush.String(),
-			size(float64(c.LagBytes)), fmt.Sprintf("%.1f", c.LagSeconds), size(c.CatchUp) + "/s", forecast(c.SecondsCaughtUp)})
+			size(float64(c.LagBytes)), fmt.Sprintf("%.1f", c.LagSeconds), catchUp, forecast(c.SecondsCaughtUp)})
 	}
 	if err := table(&b, rows); err != nil {
 		return err
