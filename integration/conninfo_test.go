@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -94,5 +95,27 @@ func libraries(t *testing.T, d *door) {
 				t.Errorf("libpq %d, %s: the server lets it have %q, the node %q", libpq, conninfo, direct, through)
 			}
 		}
+	}
+}
+
+// limits opens connections until one is refused: as many as max_wal_senders on a server, listen.max_connections on a node.
+func limits(t *testing.T, d *door) {
+	if !slices.Contains(where(13, 18), d.server.Major) {
+		return
+	}
+	refused := func(through bool) string {
+		for range 2000 {
+			c := d.dial(t, through, false)
+			defer c.Close()
+			must(t, as(c, "trusted"))
+			if answer := strings.Join(c.Log, ", "); !strings.Contains(answer, "Z") {
+				return regexp.MustCompile(`currently \d+`).ReplaceAllString(answer, "currently N")
+			}
+		}
+		return "no limit"
+	}
+	direct, through := refused(false), refused(true)
+	if direct != through || !strings.Contains(direct, "53300") {
+		t.Errorf("one too many: the server says %s, the node %s", direct, through)
 	}
 }
