@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"walproxy/integration/pgcluster"
+	"walproxy/integration/tlstest"
 	"walproxy/protocol/walreceiver"
 )
 
@@ -65,6 +66,13 @@ func upstreamConninfo(t *testing.T, d *door) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", conninfo, err, want)
 		}
+	}
+	stranger, err := tlstest.NewCA(dir, "stranger")
+	must(t, err)
+	r, err := walreceiver.New(walreceiver.Options{Conninfo: verified + "user=trusted sslrootcert=" + stranger.File})
+	must(t, err)
+	if _, err := r.Dial(ctx, nil, 0, "test"); err == nil || !strings.Contains(err.Error(), "check sslrootcert") || !strings.Contains(err.Error(), fmt.Sprint(port)) {
+		t.Errorf("a certificate of a stranger: %v", err)
 	}
 }
 
