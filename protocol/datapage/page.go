@@ -47,7 +47,10 @@ func Find(b []byte) int {
 const MaxOverhead = 1 + MaxWidth/8
 
 // Pages lays pages out one after the other. The zero value is ready to use. Not safe for concurrent use.
-type Pages struct{ columns [PageBytes]byte }
+type Pages struct {
+	group [PageBytes]byte      // eight columns
+	mixed [MaxWidth / 8]column // of the page that is being restored
+}
 
 // What is said of the bytes between pd_lower and pd_upper.
 const (
@@ -66,45 +69,8 @@ func (p *Pages) Append(dst, b []byte) (out []byte, width int) {
 	} else {
 		dst = append(append(dst, holeAsIs), hole...)
 	}
-	dst = p.appendTuples(dst, b[upper:special], width)
+	dst = p.appendColumns(dst, b[upper:special], width)
 	return append(dst, b[special:PageBytes]...), width
-}
-
-// appendTuples appends rows of width bytes: a bit for each column, set if all its bytes are the same, then the columns, those as one
-// byte, then what does not fill a row.
-func (p *Pages) appendTuples(dst, tuples []byte, width int) []byte {
-	rows := rowsOf(tuples, width)
-	if rows == 0 {
-		return append(dst, tuples...)
-	}
-	columns := AppendColumns(p.columns[:0], tuples, width)
-	at := len(dst)
-	dst = append(dst, zeros[:width/8]...)
-	for c := range width {
-		column := columns[c*rows:][:rows]
-		if constant(column) {
-			dst[at+c/8] |= 1 << (c % 8)
-			column = column[:1]
-		}
-		dst = append(dst, column...)
-	}
-	return append(dst, columns[rows*width:]...)
-}
-
-var zeros [MaxWidth / 8]byte
-
-// rowsOf returns how many rows of width bytes lie in columns: none, where a single one would not gain.
-func rowsOf(tuples []byte, width int) int {
-	if width == 0 || len(tuples) < 2*width {
-		return 0
-	}
-	return len(tuples) / width
-}
-
-// constant reports whether all bytes of b, not empty, are the same.
-func constant(b []byte) bool {
-	last := len(b) - 1
-	return b[0] == b[last] && bytes.Equal(b[1:], b[:last])
 }
 
 // Restore undoes Append for a page with columns of width bytes, a multiple of 8 up to MaxWidth. It returns how many bytes of b it took; 0,
@@ -131,53 +97,16 @@ func (p *Pages) Restore(dst, b []byte, width int) (out []byte, n int) {
 		dst = append(dst, b[n:n+hole]...)
 		n += hole
 	}
-	tuples, taken := p.tuples(b[n:], special-upper, width)
+	dst, taken := p.appendRows(dst, b[n:], special-upper, width)
 	n += taken
-	if len(tuples) < special-upper || len(b)-n < PageBytes-special {
+	if len(dst)-from < special || len(b)-n < PageBytes-special {
 		return dst, 0
 	}
-	dst = AppendRows(dst, tuples, width)
-	dst = append(dst, b[n:n+PageBytes-special]...)
-	return dst[:from+PageBytes], n + PageBytes - special
+	return append(dst, b[n:n+PageBytes-special]...), n + PageBytes - special
 }
 
-// tuples returns the size bytes of columns that appendTuples made the start of b of, and how many bytes that are; fewer if b is too short.
-func (p *Pages) tuples(b []byte, size, width int) (columns []byte, n int) {
-	rows := rowsOf(p.columns[:size], width)
-	if rows == 0 {
-		return b[:min(size, len(b))], min(size, len(b))
-	}
-	if n = width / 8; len(b) < n {
-		return nil, 0
-	}
-	for c := range width {
-		column := p.columns[c*rows:][:rows]
-		same := b[c/8]>>(c%8)&1 != 0
-		switch left := len(b) - n; {
-		case same && left > 0:
-			fill(column, b[n])
-			n++
-		case !same && left >= rows:
-			n += copy(column, b[n:])
-		default:
-			return nil, 0
-		}
-	}
-	rest := p.columns[rows*width : size]
-	if len(b)-n < len(rest) {
-		return nil, 0
-	}
-	return p.columns[:size], n + copy(rest, b[n:])
-}
-
-// fill sets all bytes of b to v.
-func fill(b []byte, v byte) {
-	word := uint64(v) * 0x0101010101010101
-	for len(b) >= 8 {
-		le.PutUint64(b, word)
-		b = b[8:]
-	}
-	for i := range b {
-		b[i] = v
-	}
+// constant reports whether all bytes of b, not empty, are the same.
+func constant(b []byte) bool {
+	last := len(b) - 1
+	return b[0] == b[last] && bytes.Equal(b[1:], b[:last])
 }

@@ -139,11 +139,23 @@ func NewUnwrapper(src io.Reader) (*Unwrapper, error) {
 
 // Read implements io.Reader. Errors: *RefusedError; io.EOF behind the end; of class ErrMessage; those of the source.
 func (u *Unwrapper) Read(p []byte) (int, error) {
-	for u.read == len(u.content) {
-		if err := u.next(); err != nil {
-			if u.err != nil && !errors.Is(err, io.EOF) {
-				err = u.err
+	if u.read == len(u.content) {
+		h, err := u.next()
+		switch {
+		case err != nil && u.err != nil && !errors.Is(err, io.EOF):
+			return 0, u.err
+		case err != nil:
+			return 0, err
+		}
+		if h.raw <= len(p) { // no need to copy it
+			if _, err := h.appendContent(p[:0], u.form, &u.pages); err != nil {
+				return 0, err
 			}
+			return h.raw, nil
+		}
+		u.read = 0
+		if u.content, err = h.appendContent(u.content[:0], u.form, &u.pages); err != nil {
+			u.content = u.content[:0]
 			return 0, err
 		}
 	}
@@ -152,30 +164,22 @@ func (u *Unwrapper) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next waits for the next block. io.EOF says that the stream is over, and whole.
-func (u *Unwrapper) next() error {
-	var b [blockHeaderBytes]byte
-	head := append(u.form[:0], b[:]...)
-	if _, err := io.ReadFull(u.decoder, head); err != nil {
-		return err
+// next waits for the next block and reads its form. io.EOF says that the stream is over, and whole.
+func (u *Unwrapper) next() (blockHeader, error) {
+	u.form = slices.Grow(u.form[:0], blockHeaderBytes)[:blockHeaderBytes]
+	if _, err := io.ReadFull(u.decoder, u.form); err != nil {
+		return blockHeader{}, err
 	}
-	h, err := parseBlockHeader(head)
+	h, err := parseBlockHeader(u.form)
 	if err != nil {
-		return err
+		return blockHeader{}, err
 	}
 	u.form = slices.Grow(u.form[:0], h.form)[:h.form]
-	if _, err := io.ReadFull(u.decoder, u.form); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return err
+	_, err = io.ReadFull(u.decoder, u.form)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
 	}
-	u.read = 0
-	u.content, err = h.appendContent(u.content[:0], u.form, &u.pages)
-	if err != nil {
-		u.content = u.content[:0]
-	}
-	return err
+	return h, err
 }
 
 // Drain reads the answer up to ReadyForQuery, behind which the connection can be used again.

@@ -29,6 +29,10 @@ func (c *Connection) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
+// Gather makes Read wait until that many bytes have arrived, the stream is over or its deadline is, if the system can do that. 1 undoes
+// it, also for a Read that waits.
+func (c *Connection) Gather(bytes int) { gather(c.Conn, bytes) }
+
 // Peer returns the upstream's address.
 func (c *Connection) Peer() string { return c.peer }
 

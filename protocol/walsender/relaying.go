@@ -21,6 +21,10 @@ const (
 	cancelGrace = 10 * time.Second
 	// flushAfter is how long what is compressed may wait for more before it is sent.
 	flushAfter = 10 * time.Millisecond
+	// gatherBytes of a backup are read at a time, so that the node does not wake for each message of the server: in bulk they take less
+	// than gatherAfter to arrive.
+	gatherBytes = 128 << 10
+	gatherAfter = 2 * time.Millisecond
 )
 
 // relaying is one command that the upstream executes for a session. The session's goroutine does the work; two others end it
@@ -33,7 +37,9 @@ type relaying struct {
 	cut     bool // the client got a part of a message: nothing may follow
 	wrapper *relay.Wrapper
 
+	bulk       bool // the upstream sends much, as fast as it can
 	mu         sync.Mutex
+	gathering  bool      // reading waits for gatherBytes
 	deadline   time.Time // of reading the upstream, once the command is to end
 	terminated bool      // the session ends, and says why itself
 }
@@ -174,6 +180,7 @@ func (r *relaying) abort(cause error) {
 	deadline := time.Now().Add(grace)
 	r.mu.Lock()
 	r.deadline, r.terminated = deadline, terminated
+	r.gather(false)
 	_ = r.up.SetReadDeadline(deadline) // a connection that is closed needs none
 	r.mu.Unlock()
 	_ = r.up.SetWriteDeadline(deadline)
@@ -185,20 +192,31 @@ func (r *relaying) abort(cause error) {
 	}
 }
 
-// Read reads what the upstream says. Whenever it pauses, what was compressed so far is sent.
+// Read reads what the upstream says, in large pieces while it comes in bulk. Whenever the upstream pauses, what was compressed so far is
+// sent.
 func (r *relaying) Read(p []byte) (int, error) {
 	for {
 		flushing := r.wrapper != nil && r.wrapper.Dirty()
-		if err := r.arm(flushing); err != nil {
+		wait, err := r.arm(flushing)
+		if err != nil {
 			return 0, err
 		}
 		n, err := r.up.Read(p)
 		if n > 0 {
+			if r.bulk && wait != gatherAfter {
+				r.resumeGathering()
+			}
 			return n, nil
 		}
 		var timeout net.Error
-		if !flushing || !r.pausing() || !errors.As(err, &timeout) || !timeout.Timeout() {
+		if wait == 0 || !r.pausing() || !errors.As(err, &timeout) || !timeout.Timeout() {
 			return 0, err
+		}
+		if wait == gatherAfter {
+			r.mu.Lock()
+			r.gather(false)
+			r.mu.Unlock()
+			continue
 		}
 		if err := r.wrapper.Flush(); err != nil {
 			return 0, closed(err)
@@ -206,16 +224,42 @@ func (r *relaying) Read(p []byte) (int, error) {
 	}
 }
 
-func (r *relaying) arm(flushing bool) error {
+func (r *relaying) resumeGathering() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.deadline.IsZero() {
+		r.gather(true)
+	}
+}
+
+// gather is called with mu held.
+func (r *relaying) gather(on bool) {
+	if r.gathering == on {
+		return
+	}
+	r.gathering = on
+	if on {
+		r.up.Gather(gatherBytes)
+	} else {
+		r.up.Gather(1)
+	}
+}
+
+// arm sets the deadline of the next read and returns how long it may wait; 0 if that ends with the command only.
+func (r *relaying) arm(flushing bool) (wait time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case !r.deadline.IsZero():
-		return r.up.SetReadDeadline(r.deadline)
+		return 0, r.up.SetReadDeadline(r.deadline)
+	case r.gathering:
+		wait = gatherAfter
 	case flushing:
-		return r.up.SetReadDeadline(time.Now().Add(flushAfter))
+		wait = flushAfter
+	default:
+		return 0, r.up.SetReadDeadline(time.Time{})
 	}
-	return r.up.SetReadDeadline(time.Time{})
+	return wait, r.up.SetReadDeadline(time.Now().Add(wait))
 }
 
 // pausing reports whether the command still runs.
@@ -245,6 +289,7 @@ func (r *relaying) run(ctx context.Context, text string, stopWatching func() err
 		return err
 	}
 	backup := r.keyword == keywordBackup
+	r.bulk = backup && !r.up.IsNode()
 	switch wrapped := backup && r.up.IsNode(); {
 	case wrapped && r.session.link:
 		return r.forward(ctx, r, stopWatching) // as it is, for the node at the end to unwrap

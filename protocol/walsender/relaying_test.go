@@ -76,6 +76,7 @@ func (u *upstream) Parameters() map[string]string {
 	return map[string]string{"server_version": "15.99"}
 }
 func (u *upstream) IsNode() bool { return u.of.isNode }
+func (u *upstream) Gather(int)   {}
 
 func (u *upstream) Cancel(context.Context) error {
 	u.of.mu.Lock()

@@ -34,6 +34,9 @@ type Upstream interface {
 	io.ReadWriteCloser
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
+	// Gather asks for a Read that waits until so many bytes have arrived, the stream is over or the deadline is. 1 undoes it, also for
+	// a Read that waits. Safe for concurrent use.
+	Gather(bytes int)
 	Peer() string
 	// Parameters are those that the upstream reported at startup.
 	Parameters() map[string]string

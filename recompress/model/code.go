@@ -29,19 +29,9 @@ func (m *model) record() {
 	m.observeBegin()
 	m.transaction(r)
 	m.mark(costXact)
-	m.kind(r)
-	m.mark(costKind)
-	if m.err != nil {
+	if !m.usualHead(r) && !m.head(r) {
 		return
 	}
-	m.previousRecord(r)
-	if m.relations(r); m.err != nil {
-		return
-	}
-	m.mark(costRelation)
-	r.plan = m.planOf(r)
-	m.lengths(r)
-	m.mark(costLength)
 	for i := range r.blocks[:r.n] {
 		m.blockNumber(r, i)
 	}
@@ -63,6 +53,25 @@ func (m *model) record() {
 	m.lay(r)
 }
 
+// head codes what the record is and what is in it: kind, relations, lengths. It reports false if the decoder cannot go on.
+func (m *model) head(r *record) bool {
+	m.kind(r)
+	m.mark(costKind)
+	if m.err != nil {
+		return false
+	}
+	m.previousRecord(r)
+	if m.relations(r); m.err != nil {
+		return false
+	}
+	m.mark(costRelation)
+	r.plan = m.planOf(r)
+	m.lengths(r)
+	m.mark(costLength)
+	m.keepHead(r)
+	return true
+}
+
 // previousRecord codes what links a record to others: xl_prev and the xid of the top-level transaction.
 func (m *model) previousRecord(r *record) {
 	last := uint64(m.page.last)
@@ -81,13 +90,7 @@ func (m *model) previousRecord(r *record) {
 // lengths codes the lengths of all parts: as in the last record of the plan, or one by one.
 func (m *model) lengths(r *record) {
 	p := r.plan
-	same := r.mainBytes == p.mainBytes
-	for i := range r.blocks[:r.n] {
-		k, q := &r.blocks[i], &p.blocks[min(i, planBlocks-1)]
-		same = same && k.dataBytes == q.dataBytes && k.imageBytes == q.imageBytes && k.holeOffset == q.holeOffset &&
-			k.holeBytes == q.holeBytes
-	}
-	same = m.flag(p.ctx+ctxLength, int(p.history), same)
+	same := m.flag(p.ctx+ctxLength, int(p.history), r.sameLengths(p))
 	p.history = p.history << 1 & 7
 	if same {
 		p.history |= 1
@@ -112,6 +115,17 @@ func (m *model) lengths(r *record) {
 		r.mainBytes = 0
 	}
 	p.mainBytes = r.mainBytes
+}
+
+// sameLengths reports whether all parts are as long as in the last record of the plan.
+func (r *record) sameLengths(p *plan) bool {
+	for i := range r.blocks[:r.n] {
+		k, q := &r.blocks[i], &p.blocks[min(i, planBlocks-1)]
+		if k.dataBytes != q.dataBytes || k.imageBytes != q.imageBytes || k.holeOffset != q.holeOffset || k.holeBytes != q.holeBytes {
+			return false
+		}
+	}
+	return r.mainBytes == p.mainBytes
 }
 
 func (m *model) blockLengths(p *plan, k *block, q *planBlock, i uint32) {

@@ -26,6 +26,7 @@ type kind struct {
 
 // plan is what is known of the records of one kind on one relation.
 type plan struct {
+	index     int // in the dictionary's plans
 	kind, rel int
 	ctx       uint32
 	history   uint32 // of the lengths as last time
@@ -67,6 +68,7 @@ type dictionary struct {
 	key      [maxKeyBytes]byte
 	nextKind [predictions][2]uint16
 	nextRel  [predictions]uint16
+	heads    [predictions]head
 	previous uint32 // context of the record before
 }
 
@@ -82,6 +84,7 @@ func (d *dictionary) reset() {
 	clear(d.planCache[:])
 	clear(d.nextKind[:])
 	clear(d.nextRel[:])
+	clear(d.heads[:])
 	d.previous = 0
 }
 
@@ -104,7 +107,7 @@ func (m *model) kind(r *record) {
 		key = r.appendKey(key)
 	}
 	one := rangecoder.Hash(x.k1, ctxKind)
-	two := rangecoder.Hash(x.k1*31+x.k2, ctxKind)
+	two := x.headContext()
 	expected := &d.nextKind[two%predictions]
 	index := -1
 	for i := range expected {
@@ -308,7 +311,7 @@ func (m *model) planOf(r *record) *plan {
 			d.addPlan()
 		}
 		p := d.plans[i]
-		*p = plan{kind: r.kind.index, rel: rel, ctx: rangecoder.Hash(key, 0xbb), main: p.main[:0], blocks: p.blocks}
+		*p = plan{index: i, kind: r.kind.index, rel: rel, ctx: rangecoder.Hash(key, 0xbb), main: p.main[:0], blocks: p.blocks}
 		for j := range p.blocks {
 			p.blocks[j] = planBlock{data: p.blocks[j].data[:0]}
 		}

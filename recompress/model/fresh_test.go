@@ -10,7 +10,7 @@ import (
 )
 
 // scratch are the parts of a model that hold nothing from one piece to the next, or that nothing refers to after a reset.
-var scratch = []string{"Coder", "wal", "at", "end", "decoding", "rec", "scratch", "headCheck", "cost", "observe", "dict.key", "store.ring",
+var scratch = []string{"Coder", "wal", "at", "end", "decoding", "rec", "scratch", "headCheck", "cost", "observe", "dict.key", "store.ring", "store.free",
 	"near.maps", "compressed.opener.encoder", "compressed.opener.zstd", "compressed.opener.raw", "compressed.opener.again", "compressed.encoder",
 	"compressed.content", "compressed.stored", "compressed.block"}
 

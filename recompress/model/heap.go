@@ -29,13 +29,13 @@ const (
 // insertItem codes the item that a new tuple takes, at b, and notes it.
 func (m *model) newItem(ctx uint32, b []byte, r *record, rel *relState, number uint32) uint32 {
 	p := m.store.page(rel, number)
-	c := [...]uint32{p.nextItem(), uint32(p.newest) + 1, uint32(p.largest) + 1}
+	c := [...]uint32{m.store.nextItem(p), uint32(p.newest) + 1, uint32(p.largest) + 1}
 	if r.info&heapInit != 0 {
 		c[0] = 1
 	}
 	item := m.u16(ctx, c[:], uint32(le.Uint16(b)))
 	m.put16(b, item)
-	p.use(item)
+	m.store.use(p, item)
 	p.alive(item)
 	m.mark(costOffset)
 	return item
@@ -102,16 +102,14 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 	item := m.newItem(ctx+ctxHeapItem, b[12:], r, k.rel, k.number)
 	s := m.store.item(from.rel, from.number, old)
 	if s.root == 0 {
-		m.xacts.rows++
-		s.root = m.xacts.rows
+		s.root = m.xacts.newRow()
 	}
 	if from.number == k.number {
 		s.next = uint16(item)
 	}
 	root := s.root
-	fresh := m.store.item(k.rel, k.number, item)
-	*fresh = itemState{tag: fresh.tag, root: root}
-	x.updated(root, from.number, old)
+	*m.store.item(k.rel, k.number, item) = itemState{root: root}
+	x.updated(uint32(root), from.number, old)
 	x.block, x.offset, x.locked = k.number, uint16(item), 0
 }
 

@@ -18,11 +18,11 @@ func (m *model) multiInsert(r *record, ctx uint32) {
 	expected := uint32(len(b)-multiMain) / 2
 	m.put16(b[2:], m.u16(ctx+ctxHeapItem, []uint32{expected, at16(last, 2)}, at16(b, 2)))
 	p := m.store.page(k.rel, k.number)
-	item := p.nextItem()
+	item := m.store.nextItem(p)
 	for at := multiMain; at+2 <= len(b); at += 2 {
 		item = m.u16(ctx+ctxHeapOld, []uint32{item, uint32(p.newest) + 1}, at16(b, at))
 		m.put16(b[at:], item)
-		p.use(item)
+		m.store.use(p, item)
 		item++
 	}
 	if len(b)&1 != 0 {

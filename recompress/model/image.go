@@ -170,7 +170,7 @@ func (m *model) takeApart(k *block, kind imageKind) {
 	copy(ref.header[:], p)
 	if kind == imageHeap {
 		copy(m.store.put(m.store.key(k.rel, k.number, 0), blockBytes), p)
-		m.store.page(k.rel, k.number).fromImage(p, n)
+		m.store.fromImage(m.store.page(k.rel, k.number), p, n)
 	}
 }
 
@@ -306,11 +306,11 @@ func (m *model) patches(p []byte, upper, special int) {
 }
 
 // fromImage takes over which items a page uses.
-func (h *heapPage) fromImage(p []byte, n int) {
-	*h = heapPage{key: h.key, largest: uint16(n), newest: uint16(n)}
+func (s *store) fromImage(h *heapPage, p []byte, n int) {
+	*h = heapPage{tag: h.tag, slot: h.slot, largest: uint16(n), newest: uint16(n)}
 	for i := range n {
 		if _, state, _ := linePointer(le.Uint32(p[pageHeaderBytes+4*i:])); state == itemUnused {
-			h.release(uint32(i + 1))
+			s.release(h, uint32(i+1))
 		}
 	}
 }

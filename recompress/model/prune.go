@@ -67,7 +67,7 @@ func (m *model) pruneData(r *record, b []byte, ctx uint32) {
 			v = m.pruneItem(p, v, ctxPruneDead)
 		default:
 			v = m.pruneItem(p, v, ctxPruneUnused)
-			m.store.page(p.rel, p.number).release(v)
+			m.store.release(m.store.page(p.rel, p.number), v)
 		}
 		m.put16(b[i:], v)
 		p.last = v

@@ -5,7 +5,7 @@ import "walproxy/recompress/rangecoder"
 const (
 	classLog = 10
 	setLog   = 8
-	pairLog  = 13
+	rowLog   = 10
 	rowWords = 64 // words of a part of a row
 	rowBytes = 4 * rowWords
 	rowParts = 2 // of rowBytes each
@@ -18,7 +18,7 @@ const (
 	textCost    = 5 * 8 // bits, in 1/8, that a byte of text is expected to take before it is known
 	noiseCost   = 235   // bits, in 1/8, that a residual takes of a word that is noise: nothing is saved by a model
 	noiseText   = 58    // the same, of a byte
-	chainWords  = 16    // words of a row that may be foreign keys
+	chainWords  = 15    // words of a row that may be foreign keys
 )
 
 // rowClass is what is known of rows of one kind: tuples of a relation, keys of an index.
@@ -68,6 +68,7 @@ type word struct {
 	previous uint32
 	expected uint32
 	hasOld   bool
+	class    *rowClass
 	slot     *slot
 	ctx      uint32
 }
@@ -77,7 +78,7 @@ type rows struct {
 	classes  []rowClass
 	sets     []wordSet
 	used     int // of sets
-	pairs    []companion
+	written  []companion
 	part     rowPart
 	expected [rowBytes]byte
 	time     uint64   // last time of commit
@@ -91,7 +92,7 @@ type rows struct {
 func (t *rows) init() {
 	t.classes = make([]rowClass, 1<<classLog)
 	t.sets = make([]wordSet, 1<<setLog)
-	t.pairs = make([]companion, 1<<pairLog)
+	t.written = make([]companion, 1<<rowLog)
 }
 
 func (t *rows) reset() {
@@ -101,15 +102,19 @@ func (t *rows) reset() {
 		}
 	}
 	clear(t.sets[:min(t.used, len(t.sets))])
-	clear(t.pairs)
-	*t = rows{classes: t.classes, sets: t.sets, pairs: t.pairs, old: t.old[:0]}
+	clear(t.written)
+	*t = rows{classes: t.classes, sets: t.sets, written: t.written, old: t.old[:0]}
 }
 
-// companion is a word that was written by a transaction that updated a row: a foreign key, likely.
-type companion struct{ key, v uint32 }
+// companion is a row of a class that was written by a transaction that updated another row, which is a foreign key in it, likely.
+type companion struct {
+	key uint32
+	row [4 * chainWords]byte
+}
 
-func (t *rows) companion(ctx, row uint32) *companion {
-	return &t.pairs[rangecoder.Hash(ctx, row)>>(32-pairLog)]
+// companion returns the place for what came last with the row of that number in a class, and the key that it is known by.
+func (t *rows) companion(c *rowClass, row uint32) (*companion, uint32) {
+	return &t.written[rangecoder.Hash(c.ctx, row)>>(32-rowLog)], c.ctx ^ row
 }
 
 // class returns the class of a context.
@@ -235,7 +240,7 @@ func (m *model) word(w *word, p *rowPart, i int) {
 	w.previous = le.Uint32(p.class.row[base:])
 	w.expected = le.Uint32(p.expected[base:])
 	w.ctx = rangecoder.Hash(p.class.ctx, uint32(base)<<8+shape)
-	w.slot = &p.set.slots[i]
+	w.slot, w.class = &p.set.slots[i], p.class
 }
 
 // word returns the four bytes at base, zero where the data ends.

@@ -66,9 +66,9 @@ func (m *model) candidate(w *word, guess int, x *xact) uint32 {
 		if i := guess - guessValue; i < x.count && i < xactValues/2 {
 			return x.values[i]
 		}
-		if i := guess - guessChain; i >= 0 && i < x.nChains && !w.hasOld {
-			if e := m.rows.companion(w.ctx, x.chains[i]); e.key == w.ctx^x.chains[i] {
-				return e.v
+		if i := guess - guessChain; i >= 0 && i < x.nChains && !w.hasOld && w.i < chainWords {
+			if e, key := m.rows.companion(w.class, x.chains[i]); e.key == key {
+				return le.Uint32(e.row[4*w.i:])
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func (m *model) rowPart(c *rowClass, b []byte, start int, old version, x *xact) 
 		}
 	}
 	if x.nChains > 0 && p.hasOld != p.all {
-		m.accompany(p, b)
+		t.accompany(c, x)
 	}
 }
 
@@ -181,16 +181,12 @@ func (s *wordSet) step(i int, step uint32) {
 	s.moved |= 1 << i
 }
 
-// accompany remembers the words of a row with the rows that its transaction updated.
-func (m *model) accompany(p *rowPart, b []byte) {
-	words := p.all &^ p.hasOld & span(p.first, min(p.last, p.first+chainWords))
-	for ; words != 0; words &= words - 1 {
-		var w word
-		m.word(&w, p, bits.TrailingZeros64(words))
-		v := w.load(b[w.at-p.start:])
-		for _, row := range p.xact.chains[:p.xact.nChains] {
-			*m.rows.companion(w.ctx, row) = companion{w.ctx ^ row, v}
-		}
+// accompany remembers the last row of a class with the rows that its transaction updated.
+func (t *rows) accompany(c *rowClass, x *xact) {
+	for _, row := range x.chains[:x.nChains] {
+		e, key := t.companion(c, row)
+		e.key = key
+		copy(e.row[:], c.row[:])
 	}
 }
 

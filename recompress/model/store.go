@@ -15,48 +15,45 @@ const (
 type store struct {
 	ring   []byte
 	head   uint64 // bytes ever put into the ring
-	places []storePlace
+	places []place
 	pages  []heapPage
+	free   [][freeItems / 64]uint64 // of each of pages, as far as its nFree says that there are any: items that pruning freed
 }
 
-// storePlace is what is known of the keys that hash to one place. Who asks for the tuple at an item asks for its state as well: the two
-// lie side by side, so that memory is waited for once.
-type storePlace struct {
-	entry storeEntry
-	item  itemState
-}
-
-// storeEntry says where the tuple or page of a key is.
-type storeEntry struct {
-	at    uint64
-	tag   uint32 // of the key
-	bytes uint32
+// place is what is known of the key that took it last, of those that hash to it: where the tuple or page is in the ring, and the state
+// of the item. It is small, four to a cache line, because whoever looks for one waits for memory.
+type place struct {
+	at    uint32 // in the ring, modulo 1<<32
+	tag   uint16 // of the key
+	bytes uint16 // 0 if there is no tuple
+	itemState
 }
 
 // itemState is what is known of one line pointer of a heap page.
 type itemState struct {
-	tag   uint32 // of its key
-	root  uint32 // number of the row, 0 if it was never updated
+	root  uint16 // number of the row, 0 if it was never updated
 	next  uint16 // item with the next version of the row
 	redir uint16 // item it redirects to
 	after uint16 // the redirect that a prune listed after it
 }
 
-// heapPage is what is known of one heap page.
+// heapPage is what is known of one heap page. It is one cache line.
 type heapPage struct {
-	key     uint64
+	tag     uint32 // of its key
+	slot    uint16 // its own place
+	nFree   uint16
 	largest uint16 // item number in use
 	newest  uint16
 	first   uint16 // the redirect that a prune listed first
 	nLive   uint16
 	live    [liveItems]uint16 // items that were made new, latest first
-	free    [freeItems / 64]uint64
 }
 
 func (s *store) init() {
 	s.ring = make([]byte, ringBytes)
-	s.places = make([]storePlace, 1<<placeLog)
+	s.places = make([]place, 1<<placeLog)
 	s.pages = make([]heapPage, 1<<pageLog)
+	s.free = make([][freeItems / 64]uint64, 1<<pageLog)
 }
 
 func (s *store) reset() {
@@ -72,13 +69,19 @@ func (s *store) key(rel *relState, number uint32, item uint32) uint64 {
 	return 1<<56 | uint64(rel.index&0xfff)<<44 | uint64(number)<<12 | uint64(item&0xfff)
 }
 
-func spread(key uint64, log uint) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - log) }
-
-// tagged returns a place with a tag that tells the keys of a place apart, as a rule: keys that are taken for each other cost ratio,
-// nothing else. It is never zero.
-func tagged(key uint64) (place uint64, tag uint32) {
+// tagged returns a place of 1<<log for a key, with a tag that tells the keys of a place apart, as a rule: keys that are taken for each
+// other cost ratio, nothing else. It is never zero.
+func tagged(key uint64, log uint) (at uint64, tag uint32) {
 	h := key * 0x9E3779B97F4A7C15
-	return h >> (64 - placeLog), uint32(h>>8) | 1
+	return h >> (64 - log), uint32(h>>8) | 1
+}
+
+// place returns that of a key, and whether it is the key's. The tag is the one to take it with.
+func (s *store) place(key uint64) (p *place, tag uint16, own bool) {
+	at, long := tagged(key, placeLog)
+	p = &s.places[at]
+	tag = uint16(long)
+	return p, tag, p.tag == tag
 }
 
 // put remembers n bytes under a key and returns the place to write them to.
@@ -88,20 +91,23 @@ func (s *store) put(key uint64, n int) []byte {
 		s.head += uint64(ringBytes - at)
 		at = 0
 	}
-	place, tag := tagged(key)
-	s.places[place].entry = storeEntry{tag: tag, at: s.head, bytes: uint32(n)}
+	p, tag, own := s.place(key)
+	if !own {
+		*p = place{tag: tag}
+	}
+	p.at, p.bytes = uint32(s.head), uint16(min(n, 1<<16-1))
 	s.head += uint64(n)
 	return s.ring[at : at+n : at+n]
 }
 
 func (s *store) get(key uint64) []byte {
-	place, tag := tagged(key)
-	e := &s.places[place].entry
-	if e.tag != tag || e.at+ringBytes < s.head || e.at+uint64(e.bytes) > s.head {
+	p, _, own := s.place(key)
+	age := uint32(s.head) - p.at
+	if !own || p.bytes == 0 || age > ringBytes || age < uint32(p.bytes) {
 		return nil
 	}
-	at := e.at % ringBytes
-	return s.ring[at : at+uint64(e.bytes)]
+	at := p.at % ringBytes
+	return s.ring[at : at+uint32(p.bytes)]
 }
 
 // version is what is known of a tuple: its data, of which the bytes from low to high are known.
@@ -146,56 +152,68 @@ func (s *store) putTuple(rel *relState, number, item uint32, n, low, high int) [
 
 // item returns the state of an item, fresh if there is none.
 func (s *store) item(rel *relState, number, item uint32) *itemState {
-	place, tag := tagged(s.key(rel, number, item))
-	t := &s.places[place].item
-	if t.tag != tag {
-		*t = itemState{tag: tag}
+	p, tag, own := s.place(s.key(rel, number, item))
+	if !own {
+		*p = place{tag: tag}
 	}
-	return t
+	return &p.itemState
 }
 
 // known returns the state of an item, or nil.
 func (s *store) known(rel *relState, number, item uint32) *itemState {
-	place, tag := tagged(s.key(rel, number, item))
-	if t := &s.places[place].item; t.tag == tag {
-		return t
+	if p, _, own := s.place(s.key(rel, number, item)); own {
+		return &p.itemState
 	}
 	return nil
 }
 
 // page returns the state of a heap page, fresh if there is none.
 func (s *store) page(rel *relState, number uint32) *heapPage {
-	key := s.key(rel, number, 0)
-	p := &s.pages[spread(key, pageLog)]
-	if p.key != key {
-		*p = heapPage{key: key}
+	at, tag := tagged(s.key(rel, number, 0), pageLog)
+	p := &s.pages[at]
+	if p.tag != tag {
+		*p = heapPage{tag: tag, slot: uint16(at)}
 	}
 	return p
 }
 
-// nextItem returns the item that a new tuple should take: the lowest that pruning freed, else one more.
-func (p *heapPage) nextItem() uint32 {
-	for i, w := range p.free {
-		if w != 0 {
-			return uint32(i*64 + bits.TrailingZeros64(w))
+// nextItem returns the item that a new tuple of a page should take: the lowest that pruning freed, else one more.
+func (s *store) nextItem(p *heapPage) uint32 {
+	if p.nFree > 0 {
+		for i, w := range s.free[p.slot] {
+			if w != 0 {
+				return uint32(i*64 + bits.TrailingZeros64(w))
+			}
 		}
 	}
 	return uint32(p.largest) + 1
 }
 
 // use notes that a new tuple took an item.
-func (p *heapPage) use(item uint32) {
-	if item < freeItems {
-		p.free[item>>6] &^= 1 << (item & 63)
+func (s *store) use(p *heapPage, item uint32) {
+	if p.nFree > 0 && item < freeItems {
+		w, bit := &s.free[p.slot][item>>6], uint64(1)<<(item&63)
+		if *w&bit != 0 {
+			*w &^= bit
+			p.nFree--
+		}
 	}
 	p.largest = max(p.largest, uint16(item))
 	p.newest = uint16(item)
 }
 
 // release notes that an item is unused again.
-func (p *heapPage) release(item uint32) {
-	if item < freeItems {
-		p.free[item>>6] |= 1 << (item & 63)
+func (s *store) release(p *heapPage, item uint32) {
+	if item >= freeItems {
+		return
+	}
+	free := &s.free[p.slot]
+	if p.nFree == 0 {
+		*free = [freeItems / 64]uint64{}
+	}
+	if w, bit := &free[item>>6], uint64(1)<<(item&63); *w&bit == 0 {
+		*w |= bit
+		p.nFree++
 	}
 }
 

@@ -135,6 +135,9 @@ func (m *model) choose() itemKind {
 func (m *model) zerosItem() {
 	n := 0
 	if !m.decoding {
+		for m.at+n+8 <= m.end && le.Uint64(m.wal[m.at+n:]) == 0 {
+			n += 8
+		}
 		for m.at+n < m.end && m.wal[m.at+n] == 0 {
 			n++
 		}

@@ -47,7 +47,15 @@ type transactions struct {
 	max     uint32 // the largest xid met
 	horizon uint32 // of the last prune
 	now     uint32 // number of the record
-	rows    uint32 // rows that were updated
+	rows    uint16 // number of the row that was updated last, for the first time
+}
+
+// newRow numbers a row. After many the numbers begin again, and are never zero.
+func (t *transactions) newRow() uint16 {
+	if t.rows++; t.rows == 0 {
+		t.rows = 1
+	}
+	return t.rows
 }
 
 const (

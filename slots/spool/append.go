@@ -8,7 +8,6 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
-	"walproxy/slots/fs"
 )
 
 // Append writes f, which must be sealed, behind the last frame. f.Payload may be reused on return. Readers see the frame at
@@ -101,7 +100,7 @@ func (l *Log) beginsWindow(f *link.Frame) bool {
 // prepareWindow sees to it that enough of what is before f is durable, and begins the content of a window in l.buf.
 func (l *Log) prepareWindow(f *link.Frame, identity protocol.Identity) (*window, error) {
 	if l.current != nil {
-		if err := l.truncateTorn(l.current); err != nil { // once it is not the newest it is not written again
+		if err := l.trim(l.current); err != nil { // once it is not the newest it is not written again
 			return nil, err
 		}
 		if err := l.syncBefore(f); err != nil {
@@ -146,35 +145,61 @@ func (l *Log) encode(f *link.Frame) error {
 // encoded returns the length of l.buf and l.payload.
 func (l *Log) encoded() int64 { return int64(len(l.buf) + len(l.payload)) }
 
-// put writes l.buf and l.payload at an offset of a file.
-func (l *Log) put(file fs.File, offset int64) error {
-	_, err := file.WriteAt(l.buf, offset)
+// aheadBytes bounds the zeros that are written behind a small frame for which the file has to become longer. The frames that follow
+// overwrite them in place: to make those durable takes the file system no change of the file's length or blocks, and so no commit of
+// its journal, which costs more than the data.
+const aheadBytes = 64 << 10
+
+var ahead [aheadBytes]byte
+
+// put writes l.buf and l.payload at an offset of w's file.
+func (l *Log) put(w *window, offset int64) error {
+	end := offset + l.encoded()
+	if end > w.length {
+		w.length = end
+		if len(l.payload) == 0 && !l.noSync {
+			l.extend(w)
+		}
+	}
+	_, err := w.file.WriteAt(l.buf, offset)
 	if err == nil && len(l.payload) > 0 {
-		_, err = file.WriteAt(l.payload, offset+int64(len(l.buf)))
+		_, err = w.file.WriteAt(l.payload, offset+int64(len(l.buf)))
 	}
 	return err
 }
 
+// extend writes zeros at the end of w's file. They come before the frame that is to lie in front of them, so that a write that is
+// cut short never leaves all of the frame. Where there is no room for them the frame may still have it.
+func (l *Log) extend(w *window) {
+	end := w.length
+	w.length = (end + aheadBytes - 1) / aheadBytes * aheadBytes
+	if _, err := w.file.WriteAt(ahead[:w.length-end], end); err != nil {
+		l.logger.Debug("write ahead", errField(err))
+	}
+}
+
 // write appends l.buf and l.payload to the newest window.
 func (l *Log) write(w *window) error {
-	if err := l.truncateTorn(w); err != nil { // a shorter frame would leave the rest of the failed one behind it
-		return err
+	if l.torn { // a shorter frame would leave the rest of the failed one behind it
+		if err := l.trim(w); err != nil {
+			return err
+		}
 	}
-	size := w.size.Load()
-	if err := l.put(w.file, size); err != nil {
-		l.torn = w.file.Truncate(size) != nil
+	if err := l.put(w, w.size.Load()); err != nil {
+		l.torn = l.trim(w) != nil
 		return full(err)
 	}
 	return nil
 }
 
-// truncateTorn removes what a failed write may have left behind the frames of w, the newest window.
-func (l *Log) truncateTorn(w *window) error {
-	if !l.torn {
-		return nil
-	}
-	if err := w.file.Truncate(w.size.Load()); err != nil {
-		return err
+// trim removes what is behind the frames of w, the newest window: zeros, or what a failed write left.
+func (l *Log) trim(w *window) error {
+	size := w.size.Load()
+	if w.length > size {
+		if err := w.file.Truncate(size); err != nil {
+			return err
+		}
+		w.length = size
 	}
 	l.torn = false
 	return nil
@@ -194,10 +219,10 @@ func (l *Log) createWindow(w *window) error {
 	if err != nil {
 		return full(err)
 	}
-	if err := l.put(file, 0); err != nil {
+	w.file, w.names = file, names
+	if err := l.put(w, 0); err != nil {
 		return errors.Join(full(err), file.Close(), l.fs.Remove(w.path))
 	}
-	w.file, w.names = file, names
 	return nil
 }
 
@@ -235,8 +260,8 @@ func (l *Log) publish(f *link.Frame, w *window, end link.TimelineEnd) {
 		l.completed.Notify()
 	}
 	l.metrics.appendedFrame(bytes)
-	l.appended.Notify()
 	l.changed.Notify()
+	l.appended.Notify() // last, so that of all who are woken the scheduler runs first who carries the frame on
 }
 
 // addWindow lists a new window. l.mu is held.

@@ -3,7 +3,9 @@ package spool
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
@@ -120,16 +122,25 @@ func BenchmarkTailWakeup(b *testing.B) {
 	<-done
 }
 
-func BenchmarkSync(b *testing.B) {
+func benchSync(b *testing.B, payload int) {
 	l := openLog(b, b.TempDir(), Options{ResetDistance: DefaultResetDistance})
-	c := newChain(200)
+	c := newChain(payload)
+	times := make([]time.Duration, 0, b.N)
 	for b.Loop() {
+		began := time.Now()
 		c.append(b, l)
 		if err := l.Sync(); err != nil {
 			b.Fatal(err)
 		}
+		times = append(times, time.Since(began))
 	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Microseconds()), "p50-µs")
 }
+
+func BenchmarkSync200(b *testing.B) { benchSync(b, 200) }
+
+func BenchmarkSync8K(b *testing.B) { benchSync(b, 8<<10) }
 
 // TestNoAllocationPerFrame holds for appending and reading within a window.
 func TestNoAllocationPerFrame(t *testing.T) {

@@ -87,6 +87,7 @@ func (l *Log) readEnded(w *window) (scan scanResult, err error) {
 		if err != nil {
 			return w.bad(scan.offset, scan.end, err)
 		}
+		w.size.Store(scan.offset)
 		return nil
 	})
 	return scan, err

@@ -2,6 +2,7 @@ package spool
 
 import (
 	"errors"
+	"slices"
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
@@ -24,6 +25,15 @@ func (m *model) compare() {
 	if len(held) == 0 {
 		first = 0
 	}
+	if n := len(held); n > 0 && first+n == len(m.frames)+1 {
+		for _, f := range m.cut {
+			if sameFrame(held[n-1], f) == nil {
+				m.frames = append(slices.Clip(m.frames), f)
+				break
+			}
+		}
+	}
+	m.cut = nil
 	if first+len(held) > len(m.frames) || first+len(held) < m.confirmed {
 		m.t.Fatalf("%d frames appended, %d confirmed; held are %d beginning with number %d", len(m.frames), m.confirmed, len(held), first)
 	}

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"path"
@@ -99,7 +100,13 @@ func (d *damaged) survivors() (int, error) {
 	return n, nil
 }
 
-func cut(n int) func([]byte) []byte { return func(b []byte) []byte { return b[:len(b)-n] } }
+// cut removes the last n bytes of what frames there are: zeros that were written ahead are not counted.
+func cut(n int) func([]byte) []byte {
+	return func(b []byte) []byte {
+		b = bytes.TrimRight(b, "\x00")
+		return b[:len(b)-n]
+	}
+}
 
 func flip(offset int) func([]byte) []byte {
 	return func(b []byte) []byte {

@@ -67,7 +67,7 @@ type Log struct {
 	payload  []byte     // the caller's, during Append
 	cursor   link.Cursor
 	distance atomic.Uint32 // reset distance of the next window; read without appendMu
-	torn     bool          // bytes of a failed write may be behind the newest window's size
+	torn     bool          // what is behind the newest window's size may be the bytes of a failed write
 	current  *window
 
 	marker marker // as found by Open, which alone uses it
@@ -147,12 +147,16 @@ func (l *Log) Close() error {
 	l.appendMu.Lock()
 	defer l.appendMu.Unlock()
 	l.mu.Lock()
-	closed := errors.Is(l.failed, ErrClosed)
+	failed := l.failed
 	l.mu.Unlock()
-	if closed {
+	if errors.Is(failed, ErrClosed) {
 		return nil
 	}
-	err := l.Sync()
+	var err error
+	if l.current != nil && failed == nil {
+		err = l.trim(l.current)
+	}
+	err = errors.Join(err, l.Sync())
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
 	l.mu.Lock()

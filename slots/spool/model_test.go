@@ -26,6 +26,7 @@ type model struct {
 	disk      *memfs.FS
 	log       *Log
 	frames    []*link.Frame // appended, as far as they may still be there
+	cut       []*link.Frame // whose Append failed since: of the last one the disk may hold all, if what was not written is zeros
 	confirmed int           // how many of them Sync confirmed
 	keep      protocol.LSN  // highest argument of Retain
 	stream    uint32
@@ -187,12 +188,13 @@ func (m *model) append() {
 	before := m.log.State()
 	err := m.log.Append(f)
 	if err == nil {
-		m.frames = append(m.frames, f)
+		m.frames, m.cut = append(m.frames, f), nil
 		if f.Starts {
 			m.stream = f.Sum
 		}
 		return
 	}
+	m.cut = append(m.cut, f)
 	if after := m.log.State(); after.End != before.End || after.Timeline != before.Timeline || after.Bytes != before.Bytes {
 		m.t.Fatalf("state after a failed Append: %+v, before %+v", after, before)
 	}

@@ -21,8 +21,8 @@ type scanResult struct {
 	cursor link.Cursor
 }
 
-// scan reads the frames of w, whose header has been read, up to size. The result is valid up to the first bad frame even
-// with an error.
+// scan reads the frames of w, whose header has been read, up to size, or up to where nothing but zeros is left: they were written
+// ahead of frames. The result is valid up to the first bad frame even with an error.
 func (w *window) scan(file fs.File, size int64) (scanResult, error) {
 	r := frames{file: file}
 	r.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: w.header.ResetDistance})
@@ -36,6 +36,9 @@ func (w *window) scan(file fs.File, size int64) (scanResult, error) {
 			err = w.follows(&f, result)
 		}
 		if err != nil {
+			if blank, blankErr := blankFrom(file, result.offset, size); blank || blankErr != nil {
+				err = blankErr
+			}
 			return result, err
 		}
 		if f.Codec == link.CodecTimelineEnd {
@@ -101,6 +104,22 @@ func unwritten(b []byte, offset int64, n int) bool {
 		at = end
 	}
 	return false
+}
+
+// blankFrom reports whether there are only zeros from offset on, which is where no frame was written.
+func blankFrom(file io.ReaderAt, offset, size int64) (bool, error) {
+	buf := make([]byte, min(size-offset, aheadBytes))
+	for offset < size {
+		n, err := file.ReadAt(buf[:min(size-offset, aheadBytes)], offset)
+		if n == 0 || !zeros(buf[:n]) {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return false, err
+		}
+		offset += int64(n)
+	}
+	return true, nil
 }
 
 func zeros(b []byte) bool { return len(bytes.TrimRight(b, "\x00")) == 0 }

@@ -56,7 +56,7 @@ func (l *Log) firstUnsure(line *line) int {
 	newest := line.windows[at-1].header.Start
 	for ; at > 0; at-- {
 		w := line.windows[at-1]
-		far := at < len(line.windows) && uint64(newest-line.windows[at].header.Start) >= MaxUnsyncedBytes
+		far := at < len(line.windows) && uint64(newest-line.windows[at].header.Start) > MaxUnsyncedBytes
 		if far || l.marker.aheadOf(w) || l.isSealed(w) {
 			break
 		}
@@ -142,10 +142,10 @@ func (l *Log) repair(w *window) (scan scanResult, whole bool, err error) {
 	if err != nil {
 		return scanResult{}, false, fmt.Errorf("open window %s: %w", w.path, err)
 	}
-	if scan, err = l.readTorn(w, file, size); err != nil || scan.frames == 0 {
+	if scan, whole, err = l.readTorn(w, file, size); err != nil || scan.frames == 0 {
 		return scan, false, err
 	}
-	if whole = scan.offset == size; !whole {
+	if scan.offset < size {
 		if err := file.Truncate(scan.offset); err != nil {
 			return scanResult{}, false, fmt.Errorf("cut off torn tail of %s: %w", w.path, err)
 		}
@@ -158,32 +158,32 @@ func (l *Log) repair(w *window) (scan scanResult, whole bool, err error) {
 	return scan, whole, nil
 }
 
-// readTorn returns what the good frames at the beginning of a window say, if the rest looks like what a loss of power leaves and
-// was not known to be durable.
-func (l *Log) readTorn(w *window, file fs.File, size int64) (scanResult, error) {
+// readTorn returns what the good frames at the beginning of a window say, and whether nothing is behind them. It refuses a rest
+// that does not look like what a loss of power leaves, or was known to be durable.
+func (l *Log) readTorn(w *window, file fs.File, size int64) (scan scanResult, whole bool, err error) {
 	confirmed := l.confirmed(w)
 	if err := l.readHeader(w, file, size); err != nil {
 		if torn, tornErr := tornHeader(file, size, err); tornErr != nil || !torn || confirmed > 0 {
-			return scanResult{}, errors.Join(err, tornErr)
+			return scanResult{}, false, errors.Join(err, tornErr)
 		}
 		l.logger.Warn("window file without a header: a crash came before it was durable",
 			zap.String("file", w.path), lsnField(w.header.Start), zap.Int64("bytes", size))
-		return scanResult{}, nil
+		return scanResult{}, false, nil
 	}
-	scan, err := w.scan(file, size)
+	scan, err = w.scan(file, size)
 	if err == nil && scan.offset < confirmed {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil {
-		return scan, nil
+		return scan, true, nil
 	}
 	torn, tornErr := scan.torn(file, size, err)
 	if tornErr != nil || !torn || scan.offset < confirmed {
-		return scanResult{}, errors.Join(w.bad(scan.offset, scan.end, err), tornErr)
+		return scanResult{}, false, errors.Join(w.bad(scan.offset, scan.end, err), tornErr)
 	}
 	l.logger.Warn("torn tail cut off: a crash came before it was durable", zap.String("file", w.path),
 		lsnField(scan.end), zap.Int64("bytes", size-scan.offset))
-	return scan, nil
+	return scan, false, nil
 }
 
 // discard removes the windows of a line from number kept on: they lie behind a tear, and were not durable at the crash.
@@ -238,6 +238,6 @@ func (l *Log) openNewest(w *window, ended bool) (t tail, err error) {
 	if err != nil {
 		return tail{}, w.bad(scan.offset, scan.end, err)
 	}
-	w.file = file
+	w.file, w.length = file, size
 	return tail{window: w, scan: scan}, nil
 }

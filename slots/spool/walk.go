@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,8 @@ type Entry struct {
 	Header *link.WindowHeader
 	Frame  *link.Frame // with its payload, valid during the visit only
 	Index  *link.Index // of a sealed window, behind its frames
-	// Err ends a file: link.ErrShort for an incomplete last frame, which a node that runs may be writing, else damage.
+	// Err ends a file: link.ErrShort for an incomplete last frame, which a node that runs may be writing, else damage. Zeros behind the
+	// last frame are neither.
 	Err error
 }
 
@@ -104,7 +106,8 @@ func walkFrames(file fs.File, name string, header link.WindowHeader, size int64,
 	w := &window{path: name, header: header}
 	r := frames{file: file}
 	r.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: header.ResetDistance})
-	before := scanResult{end: header.Start}
+	before := scanResult{offset: r.offset, end: header.Start, cursor: r.cursor}
+	again := int64(0)
 	for {
 		offset := r.offset
 		f, n, err := r.next(size)
@@ -114,10 +117,23 @@ func walkFrames(file fs.File, name string, header link.WindowHeader, size int64,
 		if err == nil {
 			err = w.follows(&f, before)
 		}
+		if err != nil && header.Kind == link.WindowLive && again != offset { // it may have been written after it was read
+			again = offset
+			r.seek(offset, before.cursor)
+			continue
+		}
+		if err != nil && header.Kind == link.WindowLive {
+			if blank, blankErr := blankFrom(file, offset, size); blank || blankErr != nil {
+				return blankErr == nil, blankErr
+			}
+			if torn, tornErr := before.torn(file, size, err); torn || tornErr != nil {
+				err = cmp.Or(tornErr, link.ErrShort)
+			}
+		}
 		if err != nil {
 			return false, visit(Entry{File: name, Offset: offset, Err: err})
 		}
-		before.end, before.next = f.End(), nextTimeline(&f)
+		before.offset, before.end, before.next, before.cursor = r.offset, f.End(), nextTimeline(&f), r.cursor
 		if err := visit(Entry{File: name, Offset: offset, Bytes: n, Frame: &f}); err != nil {
 			return false, err
 		}

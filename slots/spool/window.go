@@ -21,6 +21,7 @@ type window struct {
 	header link.WindowHeader
 	file   fs.File      // written by Append while the window is the newest, closed by Sync when a later one is and this one is durable
 	names  []string     // directories whose entries for it are not durable, innermost first; of whoever holds syncMu once it is listed
+	length int64        // of the file, while it is the newest; of whoever appends
 	size   atomic.Int64 // bytes of the file that hold the header and complete frames; grows while the window is live
 	// ended tells readers that no frame follows the ones below size. Written after the last size, read before it.
 	ended atomic.Bool

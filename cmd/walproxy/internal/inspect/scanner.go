@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +44,36 @@ func newScanner(r io.Reader) (*scanner, error) {
 //
 // Errors: io.EOF behind the last frame; link.ErrShort if the file ends within a frame; those of link.Cursor.Decode.
 func (s *scanner) next() (f link.Frame, bytes int, err error) {
+	f, bytes, err = s.frame()
+	if err != nil && s.header.Kind == link.WindowLive && !errors.Is(err, io.EOF) && !errors.Is(err, link.ErrShort) {
+		return f, 0, s.blank(err)
+	}
+	return f, bytes, err
+}
+
+// blank returns io.EOF instead of cause if there are only zeros from here on, as a node writes them ahead of frames: link.ErrShort
+// if a frame came meanwhile.
+func (s *scanner) blank(cause error) error {
+	for first := true; ; first = false {
+		rest := s.rest()
+		switch {
+		case len(bytes.TrimRight(rest, "\x00")) == 0:
+		case first:
+			return cause
+		default:
+			return link.ErrShort
+		}
+		s.at += len(rest) // s.offset stays behind the last frame
+		if err := s.fill(1); err != nil {
+			return err
+		}
+		if len(s.rest()) == 0 {
+			return io.EOF
+		}
+	}
+}
+
+func (s *scanner) frame() (f link.Frame, bytes int, err error) {
 	if err := s.fill(link.MaxFrameHeaderBytes); err != nil {
 		return f, 0, err
 	}

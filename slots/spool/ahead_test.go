@@ -1,0 +1,108 @@
+package spool
+
+import (
+	"testing"
+
+	"walproxy/protocol/link"
+	"walproxy/slots/fs/memfs"
+)
+
+// fileBytes returns the length of a file.
+func fileBytes(t *testing.T, disk *memfs.FS, name string) int64 {
+	t.Helper()
+	file, err := disk.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := file.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+// TestFramesOverwriteZeros: the newest window's file keeps its length while small frames come in, and gets that of its frames when it
+// is complete, when its timeline ends, and when the log is closed. What a crash leaves behind the frames is no damage.
+func TestFramesOverwriteZeros(t *testing.T) {
+	d := &damaged{t: t, disk: memfs.New()}
+	l := openLog(t, "data", Options{FS: d.disk})
+	add := func(f *link.Frame) { d.frames = append(d.frames, mustAppend(t, l, f)) }
+	add(raw(1, 0x400000, 100))
+	for range 50 {
+		add(raw(1, l.State().End, 300))
+		if got := fileBytes(t, d.disk, l.current.path); got != aheadBytes {
+			t.Fatalf("%d bytes after %d frames", got, len(d.frames))
+		}
+	}
+	for range 8 {
+		add(raw(1, l.State().End, 9000))
+	}
+	if got := fileBytes(t, d.disk, l.current.path); got != 2*aheadBytes {
+		t.Fatalf("%d bytes after %d frames", got, len(d.frames))
+	}
+	add(raw(1, l.State().End, 2*aheadBytes)) // a large frame brings no zeros with it
+	exact := func(w *window) {
+		t.Helper()
+		if got, want := fileBytes(t, d.disk, w.path), w.size.Load(); got != want {
+			t.Fatalf("%s has %d bytes, its frames end at %d", w.path, got, want)
+		}
+	}
+	exact(l.current)
+	add(raw(1, l.State().End, 10))
+	old := l.current
+	add(filling(l.State().End, 40))
+	add(raw(1, l.State().End, 200))
+	exact(old)
+	add(endFrame(t, 1, l.State().End, 2))
+	old = l.current
+	killed, walked := d.disk.Kill(), 0
+	if err := Walk(killed, "data", func(e Entry) error {
+		if e.Frame != nil {
+			walked++
+		}
+		return e.Err
+	}); err != nil || walked != len(d.frames) {
+		t.Fatalf("%d frames of %d, %v", walked, len(d.frames), err)
+	}
+	running := d.disk
+	d.disk = killed
+	if n, err := d.survivors(); n != len(d.frames) || err != nil {
+		t.Fatalf("%d frames of %d survive, %v", n, len(d.frames), err)
+	}
+	d.disk = running
+	add(raw(2, l.State().End, 200))
+	exact(old)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	exact(l.current)
+	if n, err := d.survivors(); n != len(d.frames) || err != nil {
+		t.Fatalf("%d frames of %d, %v", n, len(d.frames), err)
+	}
+}
+
+// TestWalkBesideFramesInProgress: of a frame that is being written over zeros, some may be there, as when a crash cut it.
+func TestWalkBesideFramesInProgress(t *testing.T) {
+	d := &damaged{t: t, disk: memfs.New()}
+	l := openLog(t, "data", Options{FS: d.disk})
+	mustAppend(t, l, raw(1, 0x400000, 100))
+	size := l.current.size.Load()
+	mustAppend(t, l, raw(1, l.State().End, 5000))
+	d.disk = d.disk.Kill()
+	for _, c := range []struct {
+		kept  int64
+		short bool
+	}{{4000, true}, {1000, true}, {100, true}, {0, false}} {
+		d.edit(l.current.path, func(b []byte) []byte { clear(b[size+c.kept:]); return b })
+		frames, short := 0, false
+		if err := Walk(d.disk, "data", func(e Entry) error {
+			if e.Frame != nil {
+				frames++
+			}
+			short = e.Err == link.ErrShort
+			return nil
+		}); err != nil || frames != 1 || short != c.short {
+			t.Errorf("%d bytes of a frame: %d frames, short %t, %v", c.kept, frames, short, err)
+		}
+	}
+}
