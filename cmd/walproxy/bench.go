@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ import (
 // benchFlags are the words of the command line.
 type benchFlags struct {
 	codec, distance, flush string
-	compress               string
+	compress, peers        string
 	maxRecord, threshold   string
 	json                   bool
 	options                bench.Options
@@ -51,9 +52,10 @@ cover parsing, checksums, and decoding and comparing each frame before it counts
 	f.StringVar(&flags.threshold, "record-threshold", "0", "records above this `SIZE` are coded as one unit; 0: none are")
 	f.StringVar(&flags.flush, "flush", "window", "where frames end: window (as when sealed), commit, chunk (as with recompress.hold), or a number of bytes (`WHERE`)")
 	f.IntVar(&o.CPUs, "cpus", 0, "use `N` processors; 0 means all")
-	f.BoolVar(&o.Peers, "peers", false, "also run the same bytes through zstd, xz, lz4 and gzip where installed, each on one processor")
+	f.StringVar(&flags.peers, "peers", "", "also run the same bytes through zstd, xz, lz4 and gzip where installed, each on one processor; --peers='zstd -3,lz4' only through these (`NAMES`)")
+	f.Lookup("peers").NoOptDefVal = "all"
 	f.BoolVar(&o.ByKind, "by-kind", false, "also tell what kinds of records and page images the WAL consists of")
-	f.BoolVar(&o.Latency, "latency", false, "also tell how long single frames take")
+	f.BoolVar(&o.Latency, "latency", false, "also tell how long single frames take, and the speed without the first window of each processor")
 	f.BoolVar(&flags.json, "json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := flags.parse(); err != nil {
@@ -92,11 +94,27 @@ func (f *benchFlags) parse() (err error) {
 	if o.Cut, err = bench.ParseCut(f.flush, plainBytes); err != nil {
 		return err
 	}
+	if err := f.parsePeers(); err != nil {
+		return err
+	}
 	if o.CPUs < 0 {
 		return fmt.Errorf("%d processors: want 1 or more, or 0 for all", o.CPUs)
 	}
 	_, err = recompress.NewWriter(o.Recompress)
 	return err
+}
+
+func (f *benchFlags) parsePeers() error {
+	if f.options.Peers = f.peers != ""; !f.options.Peers || f.peers == "all" {
+		return nil
+	}
+	f.options.OnlyPeers = strings.Split(f.peers, ",")
+	for _, name := range f.options.OnlyPeers {
+		if known := bench.PeerNames(); !slices.Contains(known, name) {
+			return fmt.Errorf("peer %q: want some of %s", name, strings.Join(known, ","))
+		}
+	}
+	return nil
 }
 
 func recordBytes(text string) (int64, error) {

@@ -46,6 +46,7 @@ func TestBench(t *testing.T) {
 		{[]string{"bench", "--reset-distance", "3MiB", file}, exitUsage, "reset distance"},
 		{[]string{"bench", "--flush", "always", file}, exitUsage, "want window, commit"},
 		{[]string{"bench", "--cpus", "-1", file}, exitUsage, "-1 processors"},
+		{[]string{"bench", "--peers=rar", file}, exitUsage, "want some of zstd -3"},
 	} {
 		if code, out, stderr := command(c.args...); code != c.code || out != "" || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q", c.args, code, out, stderr)
