@@ -30,7 +30,7 @@ func TestConformanceConnect(t *testing.T) {
 			{"07_methods", methods}, {"08_channel_binding", channelBinding}, {"09_no_replication", noReplication}, {"10_direct_TLS", directTLS},
 			{"11_parameter_status", parameterStatus}, {"12_pg_receivewal", func(t *testing.T, d *door) { receivewalVersions(ctx, t, d) }},
 			{"15_pids", uniquePIDs}, {"16_cancel", cancelRequests}, {"18_options", startupOptions}, {"client_certificates", clientCertificates}, {"conninfo", upstreamConninfo},
-			{"04_05_08_10_libraries", libraries},
+			{"04_05_08_10_libraries", libraries}, {"limits", limits},
 		} {
 			t.Run(statement.name, func(t *testing.T) { statement.test(t, d) })
 		}

@@ -24,6 +24,11 @@ func TestConformanceHosts(t *testing.T) {
 		ofPrimary := startNode(ctx, t, nodeproc.Options{Config: fastNode(primary.Conninfo(), "")})
 		ofStandby := startNode(ctx, t, nodeproc.Options{Config: fastNode(standby.Conninfo(), "")})
 		t.Run("14_target_session_attrs", func(t *testing.T) { targetSessionAttrs(ctx, t, primary, standby, ofPrimary, ofStandby) })
+		if major == 15 {
+			t.Run("14_oldest_library", func(t *testing.T) {
+				oldestLibrary(ctx, t, [2]int{standby.Port, primary.Port}, [2]int{ofStandby.Options.Port, ofPrimary.Options.Port})
+			})
+		}
 		t.Run("17_upstream_unknown", func(t *testing.T) { upstreamUnknown(ctx, t, ofPrimary) })
 		t.Run("13_42_live_promotion", func(t *testing.T) { hotStandbyFlips(ctx, t, primary, standby, ofStandby) })
 	}
@@ -77,17 +82,49 @@ func psqlWith(ctx context.Context, t *testing.T, libpq int, conninfo, command st
 	must(t, err)
 	cmd := exec.CommandContext(ctx, path, "-XAtqw", "-d", conninfo, "-c", command)
 	if libpq != 0 {
-		install, err := pgcluster.Find(libpq)
-		must(t, err)
-		if dir := install.Libraries(); dir != "" {
-			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir)
-		}
+		useLibpq(t, cmd, libpq)
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return strings.TrimSpace(fmt.Sprintf("%v %s", err, out))
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// useLibpq has a tool load the libpq of another version.
+func useLibpq(t *testing.T, cmd *exec.Cmd, libpq int) {
+	t.Helper()
+	install, err := pgcluster.Find(libpq)
+	must(t, err)
+	if dir := install.Libraries(); dir != "" {
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir)
+	}
+}
+
+// oldestLibrary has the libpq of 13 choose between a standby and a primary, servers and nodes: the one that pg_receivewal makes a slot on.
+func oldestLibrary(ctx context.Context, t *testing.T, servers, nodes [2]int) {
+	tool, _, err := pgcluster.FindTool("pg_receivewal")
+	must(t, err)
+	for want, chosen := range map[string]int{"any": 0, "read-write": 1} {
+		for _, ports := range [][2]int{servers, nodes} {
+			receive := func(option string) {
+				cmd := exec.CommandContext(ctx, tool, option, "--slot=oldest", "--no-loop", "--no-password", "--dbname",
+					fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=%s target_session_attrs=%s", ports[0], ports[1], pgcluster.User, want))
+				useLibpq(t, cmd, pgcluster.Oldest)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("pg_receivewal %s, %s: %v\n%s", option, want, err, out)
+				}
+			}
+			receive("--create-slot")
+			for i, port := range ports {
+				read := psql(ctx, t, fmt.Sprintf("host=127.0.0.1 port=%d user=%s replication=true", port, pgcluster.User), "READ_REPLICATION_SLOT oldest")
+				if found := strings.HasPrefix(read, "physical"); found != (i == chosen) {
+					t.Errorf("%s of ports %v: the slot on %d is %q", want, ports, port, read)
+				}
+			}
+			receive("--drop-slot")
+		}
+	}
 }
 
 // upstreamUnknown: who asks a node that never saw its upstream is sent to the next host at once.

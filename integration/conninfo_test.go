@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"walproxy/integration/pgcluster"
+	"walproxy/integration/tlstest"
 	"walproxy/protocol/walreceiver"
 )
 
@@ -65,6 +67,13 @@ func upstreamConninfo(t *testing.T, d *door) {
 			t.Errorf("%s: %v, want %q", conninfo, err, want)
 		}
 	}
+	stranger, err := tlstest.NewCA(dir, "stranger")
+	must(t, err)
+	r, err := walreceiver.New(walreceiver.Options{Conninfo: verified + "user=trusted sslrootcert=" + stranger.File})
+	must(t, err)
+	if _, err := r.Dial(ctx, nil, 0, "test"); err == nil || !strings.Contains(err.Error(), "check sslrootcert") || !strings.Contains(err.Error(), fmt.Sprint(port)) {
+		t.Errorf("a certificate of a stranger: %v", err)
+	}
 }
 
 // libraries logs in to a server and to its node by what libpq of 14 and newer can ask for: with the first version that knows it and the
@@ -94,5 +103,27 @@ func libraries(t *testing.T, d *door) {
 				t.Errorf("libpq %d, %s: the server lets it have %q, the node %q", libpq, conninfo, direct, through)
 			}
 		}
+	}
+}
+
+// limits opens connections until one is refused: as many as max_wal_senders on a server, listen.max_connections on a node.
+func limits(t *testing.T, d *door) {
+	if !slices.Contains(where(13, 18), d.server.Major) {
+		return
+	}
+	refused := func(through bool) string {
+		for range 2000 {
+			c := d.dial(t, through, false)
+			defer c.Close()
+			must(t, as(c, "trusted"))
+			if answer := strings.Join(c.Log, ", "); !strings.Contains(answer, "Z") {
+				return regexp.MustCompile(`currently \d+`).ReplaceAllString(answer, "currently N")
+			}
+		}
+		return "no limit"
+	}
+	direct, through := refused(false), refused(true)
+	if direct != through || !strings.Contains(direct, "53300") {
+		t.Errorf("one too many: the server says %s, the node %s", direct, through)
 	}
 }

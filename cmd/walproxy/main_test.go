@@ -121,6 +121,7 @@ func TestBinary(t *testing.T) {
 		{[]string{"run", "--upstream", "postgres://u:hunter2@h:nan/", "--data", dir}, 2, "", "upstream.conninfo: is not a libpq connection string"},
 		{[]string{"run", "--config", filepath.Join(dir, "none")}, 1, "", "read configuration: open "},
 		{[]string{"run", "--upstream", "host=127.0.0.1 port=1 user=u", "--data", slotless}, 4, "", "corrupt slot file"},
+		{[]string{"run", "--upstream", "host=h oauth_client_secret=hunter2", "--data", "/d"}, 2, "", "oauth_client_secret is not supported"},
 		{[]string{"config"}, 2, "check", "want a command"},
 		{[]string{"config", "check"}, 2, "", "see walproxy help"},
 		{[]string{"config", "check", good}, 0, "good.yaml is good: upstream u@h:5432, listens on [127.0.0.1:5433], data in /d\n", ""},

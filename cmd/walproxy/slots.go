@@ -121,7 +121,7 @@ func (f *nodeFlags) execute(ctx context.Context, slot, command string) (err erro
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(connecting, settings)
 	if err != nil {
-		return fmt.Errorf("connect to the node: %w", err)
+		return fmt.Errorf("connect to the node: %w\nis it running, and does --node or listen.addresses lead to it?", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	_, err = conn.Exec(ctx, fmt.Sprintf(command, `"`+slot+`"`)).ReadAll()

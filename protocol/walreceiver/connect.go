@@ -2,6 +2,7 @@ package walreceiver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -180,8 +181,12 @@ func queryRow(ctx context.Context, c *pgconn.PgConn, command string, columns int
 	return results[0].Rows[0], nil
 }
 
-// explain adds what to do about a refused login.
+// explain adds what to do about a refused login, and about a certificate that we refuse.
 func explain(err error) error {
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return fmt.Errorf("the upstream's certificate is not trusted: check sslrootcert and the host names of the conninfo: %w", err)
+	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		return err
@@ -190,7 +195,7 @@ func explain(err error) error {
 	case protocol.CodeInvalidPassword:
 		return fmt.Errorf("the upstream refused the password: check user and password of the conninfo or the password file: %w", err)
 	case protocol.CodeInvalidAuthorization:
-		return fmt.Errorf("the upstream refused the user: it needs a line for database \"replication\" in pg_hba.conf: %w", err)
+		return fmt.Errorf("the upstream refused the user: check its pg_hba.conf (of a node, listen.auth) for a line with database \"replication\", and the certificate that this line wants: %w", err)
 	case protocol.CodeInsufficientPrivilege:
 		return fmt.Errorf("the upstream refused the user: the role needs the REPLICATION attribute: %w", err)
 	}

@@ -40,7 +40,7 @@ type session struct {
 func parseConninfo(o *Options) (*session, error) {
 	s, err := parseSession(withDatabase(o.Conninfo, "replication"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("parse upstream conninfo: %w", err)
 	}
 	params := s.config.RuntimeParams
 	if params["application_name"] == "" {
@@ -57,7 +57,7 @@ func parseConninfo(o *Options) (*session, error) {
 func parseSession(conninfo string) (*session, error) {
 	config, err := pgconn.ParseConfig(withoutPassfile(conninfo))
 	if err != nil {
-		return nil, fmt.Errorf("parse upstream conninfo: %w", err)
+		return nil, err
 	}
 	s := &session{config: config, alive: net.KeepAliveConfig{Enable: true}}
 	s.readPassfile(passfile(conninfo))
@@ -65,9 +65,16 @@ func parseSession(conninfo string) (*session, error) {
 		return nil, err
 	}
 	if err := s.libpqOnly(config.RuntimeParams); err != nil {
-		return nil, fmt.Errorf("parse upstream conninfo: %w", err)
+		return nil, err
 	}
 	return s, nil
+}
+
+// CheckConninfo reads a conninfo and the files that it names, without looking at the network. Errors: *pgconn.ParseConfigError, which
+// shows the conninfo; others name the parameter.
+func CheckConninfo(conninfo string) error {
+	_, err := parseSession(conninfo)
+	return err
 }
 
 // withDatabase overrides the conninfo's database. A replication connection has "replication" there, the name by which a stock
@@ -106,7 +113,7 @@ func targetOf(validate pgconn.ValidateConnectFunc) (target, error) {
 			return t, nil
 		}
 	}
-	return targetAny, fmt.Errorf("parse upstream conninfo: unknown target_session_attrs")
+	return targetAny, errors.New("unknown target_session_attrs")
 }
 
 // unsupported are libpq's parameters that say how to prove something in a way that is not known here, or where to write secrets.

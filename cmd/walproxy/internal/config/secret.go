@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"walproxy/protocol/walreceiver"
 )
 
 const redacted = "xxxxx"
@@ -68,13 +70,14 @@ func (c Conninfo) check() error {
 	if c == "" {
 		return errors.New("is missing: want a libpq connection string or URI, as in host=primary.example user=replicator")
 	}
-	_, err := pgconn.ParseConfig(string(c))
+	err := walreceiver.CheckConninfo(string(c))
 	var file *fs.PathError
+	var unreadable *pgconn.ParseConfigError
 	switch {
 	case errors.As(err, &file):
 		return fmt.Errorf("names a file that cannot be read: %w", file)
-	case err != nil:
+	case errors.As(err, &unreadable):
 		return errors.New("is not a libpq connection string or URI (not shown here, it may hold a password): want something like host=primary.example port=5432 user=replicator")
 	}
-	return nil
+	return err
 }
