@@ -25,7 +25,9 @@ func TestConformanceHosts(t *testing.T) {
 		ofStandby := startNode(ctx, t, nodeproc.Options{Config: fastNode(standby.Conninfo(), "")})
 		t.Run("14_target_session_attrs", func(t *testing.T) { targetSessionAttrs(ctx, t, primary, standby, ofPrimary, ofStandby) })
 		if major == 15 {
-			t.Run("14_oldest_library", func(t *testing.T) { oldestLibrary(ctx, t, [2]int{standby.Port, primary.Port}, [2]int{ofStandby.Options.Port, ofPrimary.Options.Port}) })
+			t.Run("14_oldest_library", func(t *testing.T) {
+				oldestLibrary(ctx, t, [2]int{standby.Port, primary.Port}, [2]int{ofStandby.Options.Port, ofPrimary.Options.Port})
+			})
 		}
 		t.Run("17_upstream_unknown", func(t *testing.T) { upstreamUnknown(ctx, t, ofPrimary) })
 		t.Run("13_42_live_promotion", func(t *testing.T) { hotStandbyFlips(ctx, t, primary, standby, ofStandby) })
