@@ -74,14 +74,14 @@ soak: postgres ## long seeded runs of the fault tests (SOAKTIME bounds them)
 	WALPROXY_SOAK=1 go test -count=1 -v -run Soak -timeout $(SOAKTIME) ./integration/...
 
 .PHONY: bench
-bench: build postgres bench-relay bench-engine bench-archive ## measure relay and recompression; writes BENCHMARKS.md (takes long; see the next two)
+bench: build postgres bench-relay bench-engine bench-archive ## measure relay and recompression; writes BENCHMARKS.md (takes long; see the next three)
 
 .PHONY: bench-relay
 bench-relay: build ## throughput, commit latency and memory of the relay; a section of BENCHMARKS.md (RELAY_FLAGS)
 	go run ./integration/bench -binary bin/walproxy $(RELAY_FLAGS)
 
 .PHONY: bench-engine
-bench-engine: build ## recompression against general compressors on real WAL; a section of BENCHMARKS.md (BENCH_FLAGS=-quick)
+bench-engine: build ## recompression against general compressors on real WAL; sections of BENCHMARKS.md (BENCH_FLAGS="-quick", "-parts codecs,levels -wal DIR")
 	integration/install-postgres.sh --any
 	integration/fetch-postgres.sh 18
 	integration/install-tools.sh --bench

@@ -39,6 +39,15 @@ func ParseCodec(name string) (Codec, error) {
 	return 0, fmt.Errorf("unknown codec %q: want auto, model, zstd, lz4 or none", name)
 }
 
+// CheckLevel returns an error if level, 0 being the codec's default, asks for an effort that c does not have. The model and none have
+// none.
+func (c Codec) CheckLevel(level int) error {
+	if level != 0 && (c == Model || c == None) {
+		return fmt.Errorf("level %d: codec %s has no levels", level, c)
+	}
+	return nil
+}
+
 func (c Codec) String() string {
 	if int(c) < len(codecNames) {
 		return codecNames[c]
@@ -52,7 +61,7 @@ const DefaultResetDistance = 4 << 20
 // Options choose a codec. The zero value is good: auto, the codec's default level, DefaultResetDistance.
 type Options struct {
 	Codec Codec
-	Level int // effort: 1, 3, 5, 10 or 16; 0 is the codec's default
+	Level int // effort of zstd and lz4: 1, 3, 5, 10 or 16; 0 is the codec's default. The model has no levels
 	// ResetDistance, in bytes, is a power of two from 1 MiB to 64 MiB. A Writer starts every stream over at multiples of it and
 	// cuts its frames there; a Reader refuses frames that cross one.
 	ResetDistance uint32

@@ -27,12 +27,15 @@ compressed; other WAL, another cluster's, or another history of a timeline is an
 	}
 	f := cmd.Flags()
 	f.StringVar(&codec, "codec", "auto", "`CODEC`: "+strings.Join(recompress.Codecs(), ", "))
-	f.IntVar(&o.Level, "level", 0, "effort `N` of the codec; 0 is its default")
+	f.IntVar(&o.Level, "level", 0, "effort `N` of zstd and lz4; 0 is the codec's default")
 	f.StringVar(&distance, "reset-distance", config.Bytes(recompress.DefaultResetDistance).String(), "bytes of WAL in a window: a power of two from 1MiB to 64MiB (`SIZE`)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "tell what was stored")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
 		var err error
 		if o.Codec, err = recompress.ParseCodec(codec); err != nil {
+			return &usageError{err}
+		}
+		if err := o.Codec.CheckLevel(o.Level); err != nil {
 			return &usageError{err}
 		}
 		bytes, err := plainBytes(distance)

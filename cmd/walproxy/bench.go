@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ import (
 // benchFlags are the words of the command line.
 type benchFlags struct {
 	codec, distance, flush string
-	compress               string
+	compress, peers        string
 	maxRecord, threshold   string
 	json                   bool
 	options                bench.Options
@@ -44,16 +45,17 @@ cover parsing, checksums, and decoding and comparing each frame before it counts
 	}
 	f, o := cmd.Flags(), &flags.options
 	f.StringVar(&flags.codec, "codec", "auto", "`CODEC`: "+strings.Join(recompress.Codecs(), ", "))
-	f.IntVar(&o.Recompress.Level, "level", 0, "effort `N` of the codec; 0 is its default")
+	f.IntVar(&o.Recompress.Level, "level", 0, "effort `N` of zstd and lz4; 0 is the codec's default")
 	f.StringVar(&flags.distance, "reset-distance", config.Bytes(recompress.DefaultResetDistance).String(), "bytes of WAL in a window: a power of two from 1MiB to 64MiB (`SIZE`)")
 	f.StringVar(&flags.compress, "compress", "all", "`WORK` that is compressed: off, vacuum, physical, logical or all")
 	f.StringVar(&flags.maxRecord, "max-record-bytes", "0", "records above this `SIZE` are not compressed; 0: there is none")
 	f.StringVar(&flags.threshold, "record-threshold", "0", "records above this `SIZE` are coded as one unit; 0: none are")
 	f.StringVar(&flags.flush, "flush", "window", "where frames end: window (as when sealed), commit, chunk (as with recompress.hold), or a number of bytes (`WHERE`)")
 	f.IntVar(&o.CPUs, "cpus", 0, "use `N` processors; 0 means all")
-	f.BoolVar(&o.Peers, "peers", false, "also run the same bytes through zstd, xz, lz4 and gzip where installed, each on one processor")
+	f.StringVar(&flags.peers, "peers", "", "also run the same bytes through zstd, xz, lz4 and gzip where installed, each on one processor; --peers='zstd -3,lz4' only through these (`NAMES`)")
+	f.Lookup("peers").NoOptDefVal = "all"
 	f.BoolVar(&o.ByKind, "by-kind", false, "also tell what kinds of records and page images the WAL consists of")
-	f.BoolVar(&o.Latency, "latency", false, "also tell how long single frames take")
+	f.BoolVar(&o.Latency, "latency", false, "also tell how long single frames take, and the speed without the first window of each processor")
 	f.BoolVar(&flags.json, "json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := flags.parse(); err != nil {
@@ -84,7 +86,15 @@ func (f *benchFlags) parse() (err error) {
 	if o.Recompress.RecordThreshold, err = recordBytes(f.threshold); err != nil {
 		return err
 	}
+	if o.Recompress.RecordThreshold == 0 { // records that are coded alone are zstd's
+		if err = o.Recompress.Codec.CheckLevel(o.Recompress.Level); err != nil {
+			return err
+		}
+	}
 	if o.Cut, err = bench.ParseCut(f.flush, plainBytes); err != nil {
+		return err
+	}
+	if err := f.parsePeers(); err != nil {
 		return err
 	}
 	if o.CPUs < 0 {
@@ -92,6 +102,19 @@ func (f *benchFlags) parse() (err error) {
 	}
 	_, err = recompress.NewWriter(o.Recompress)
 	return err
+}
+
+func (f *benchFlags) parsePeers() error {
+	if f.options.Peers = f.peers != ""; !f.options.Peers || f.peers == "all" {
+		return nil
+	}
+	f.options.OnlyPeers = strings.Split(f.peers, ",")
+	for _, name := range f.options.OnlyPeers {
+		if known := bench.PeerNames(); !slices.Contains(known, name) {
+			return fmt.Errorf("peer %q: want some of %s", name, strings.Join(known, ","))
+		}
+	}
+	return nil
 }
 
 func recordBytes(text string) (int64, error) {

@@ -42,9 +42,11 @@ func TestBench(t *testing.T) {
 		{[]string{"bench", t.TempDir()}, exitFailure, "holds no WAL segments"},
 		{[]string{"bench", "--codec", "x", file}, exitUsage, "unknown codec"},
 		{[]string{"bench", "--level", "77", file}, exitUsage, "level 77"},
+		{[]string{"bench", "--codec", "model", "--level", "5", file}, exitUsage, "level 5: codec model has no levels"},
 		{[]string{"bench", "--reset-distance", "3MiB", file}, exitUsage, "reset distance"},
 		{[]string{"bench", "--flush", "always", file}, exitUsage, "want window, commit"},
 		{[]string{"bench", "--cpus", "-1", file}, exitUsage, "-1 processors"},
+		{[]string{"bench", "--peers=rar", file}, exitUsage, "want some of zstd -3"},
 	} {
 		if code, out, stderr := command(c.args...); code != c.code || out != "" || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: exit %d, stdout %q, stderr %q", c.args, code, out, stderr)

@@ -30,7 +30,7 @@ func TestGenerate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if About(name) == "" || about[name] == "" {
+			if About(name) == "" || about[name] == "" || ScaleFor(name, 1<<30) < 1 {
 				t.Errorf("nobody says what %s is about", name)
 			}
 			counts := operations(t, dir, r)

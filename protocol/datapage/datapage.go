@@ -54,23 +54,23 @@ func AppendDistances(dst, pointers []byte) []byte { return move(dst, pointers, f
 func AppendPointers(dst, distances []byte) []byte { return move(dst, distances, true) }
 
 func move(dst, b []byte, back bool) []byte {
+	from := len(dst)
+	dst = append(dst, b[:len(b)/pointerBytes*pointerBytes]...)
 	expected := uint32(0)
-	for ; len(b) >= pointerBytes; b = b[pointerBytes:] {
+	for b := dst[from:]; len(b) >= pointerBytes; b = b[pointerBytes:] {
 		v := le.Uint32(b)
 		length := (v>>lengthShift + alignment - 1) &^ (alignment - 1)
 		if length == 0 { // unused, dead, or a redirection
-			dst = le.AppendUint32(dst, v)
 			continue
 		}
 		offset := v & offsetMask
 		expected -= length
+		moved := offset - expected
 		if back {
-			offset = (offset + expected) & offsetMask
-			v = v&^offsetMask | offset
-			dst = le.AppendUint32(dst, v)
-		} else {
-			dst = le.AppendUint32(dst, v&^offsetMask|(offset-expected)&offsetMask)
+			moved = offset + expected
+			offset = moved & offsetMask
 		}
+		le.PutUint32(b, v&^offsetMask|moved&offsetMask)
 		expected = offset
 	}
 	return dst

@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 
 	"walproxy/protocol"
 	"walproxy/protocol/walsender"
@@ -26,16 +29,19 @@ type harness struct {
 	listener net.Listener
 	shutdown context.CancelFunc
 	served   chan error // of Serve
+	warnings *observer.ObservedLogs
 }
 
 func serve(t testing.TB, n *node, l net.Listener, options walsender.Options) *harness {
 	t.Helper()
-	server, err := walsender.New(n, n, n, options, zaptest.NewLogger(t, zaptest.Level(levelOfTests)))
+	core, warnings := observer.New(zap.WarnLevel)
+	both := zap.WrapCore(func(shown zapcore.Core) zapcore.Core { return zapcore.NewTee(shown, core) })
+	server, err := walsender.New(n, n, n, options, zaptest.NewLogger(t, zaptest.Level(levelOfTests), zaptest.WrapOptions(both)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &harness{server: server, node: n, listener: l, shutdown: cancel, served: make(chan error, 1)}
+	h := &harness{server: server, node: n, listener: l, shutdown: cancel, served: make(chan error, 1), warnings: warnings}
 	go func() { h.served <- server.Serve(ctx, l) }()
 	t.Cleanup(h.stop)
 	return h

@@ -109,15 +109,18 @@ func (s *session) relayCommand(ctx, shutdown context.Context, text, keyword stri
 func (r *relaying) explain(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	var refusal *protocol.Error
+	upstream := cause == nil && !errors.As(err, &refusal) && !errors.Is(err, errClosed)
+	if upstream {
+		r.session.log.Warn("relayed command failed", zap.String("command", r.keyword), zap.String("upstream", r.up.Peer()), zap.Error(err))
+	}
 	switch {
 	case r.cut:
 		return closed(errors.Join(cause, err, errCut))
 	case cause != nil:
 		return cause
-	case errors.As(err, &refusal), errors.Is(err, errClosed):
+	case !upstream:
 		return err
 	}
-	r.session.log.Warn("relayed command failed", zap.String("command", r.keyword), zap.String("upstream", r.up.Peer()), zap.Error(err))
 	return protocol.Errorf(protocol.CodeConnectionFailure, "the node lost its connection to the upstream during %s", r.keyword)
 }
 

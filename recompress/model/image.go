@@ -192,17 +192,17 @@ func (m *model) imageHeader(ctx uint32, p []byte, ref *imageRef) {
 // imageItems codes n line pointers: as a rule each tuple lies in front of the one before it and is as long.
 func (m *model) imageItems(ctx uint32, p []byte, ref *imageRef, n, upper, special int) bool {
 	edge, size := special, ref.itemSize // where the last tuple began, its length
-	if size > 0 && m.flag(ctx+ctxImageItem, 8, !m.decoding && regularItems(p, n, edge, size)) {
-		if size > special || n*((size+7)&^7) > special-upper {
-			m.corrupt("item outside its page")
-			return false
-		}
-		layItems(p, n, edge, size)
-		return true
-	}
 	wasState := uint32(itemNormal)
 	miss := 0
 	for i := range n {
+		if i <= leadingItems && size > 0 && m.flag(ctx+ctxImageItem, 8+i, !m.decoding && regularItems(p, i, n, edge, size)) {
+			if size > special || (n-i)*((size+7)&^7) > edge-upper {
+				m.corrupt("item outside its page")
+				return false
+			}
+			layItems(p, i, n, edge, size)
+			break
+		}
 		b := p[pageHeaderBytes+4*i:]
 		offset, state, length := linePointer(le.Uint32(b))
 		expected := edge - (size+7)&^7
@@ -228,9 +228,12 @@ func (m *model) imageItems(ctx uint32, p []byte, ref *imageRef, n, upper, specia
 	return true
 }
 
-// regularItems reports whether n items are each as long as size and lie one in front of the other below edge.
-func regularItems(p []byte, n, edge, size int) bool {
-	for i := range n {
+// leadingItems is after how many items the others may be told at once: a btree page has its high key first, which is elsewhere.
+const leadingItems = 2
+
+// regularItems reports whether the items from i to n are each as long as size and lie one in front of the other below edge.
+func regularItems(p []byte, i, n, edge, size int) bool {
+	for ; i < n; i++ {
 		edge -= (size + 7) &^ 7
 		if le.Uint32(p[pageHeaderBytes+4*i:]) != uint32(edge)|itemNormal<<15|uint32(size)<<17 {
 			return false
@@ -239,9 +242,9 @@ func regularItems(p []byte, n, edge, size int) bool {
 	return true
 }
 
-// layItems writes the line pointers of n such items.
-func layItems(p []byte, n, edge, size int) {
-	for i := range n {
+// layItems writes the line pointers of such items.
+func layItems(p []byte, i, n, edge, size int) {
+	for ; i < n; i++ {
 		edge -= (size + 7) &^ 7
 		le.PutUint32(p[pageHeaderBytes+4*i:], uint32(edge)|itemNormal<<15|uint32(size)<<17)
 	}

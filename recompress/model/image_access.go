@@ -88,14 +88,15 @@ func (m *model) ginContent(ctx uint32, f pageForm, p []byte, k *block, lower int
 	b := p[ginContentAt:lower]
 	chained := false
 	for segment := uint32(0); f == formGinLeaf && len(b) > 0; segment++ {
-		n := m.postingList(b, nil, ref, chained)
+		key := m.store.key(k.rel, k.number, ginSegmentItem|segment&0xff)
+		n := m.postingList(b, m.store.list(key), ref, chained)
 		if m.err != nil {
 			return
 		}
 		if n == 0 {
 			break
 		}
-		m.store.putList(m.store.key(k.rel, k.number, ginSegmentItem|segment&0xff), b[:n])
+		m.store.putList(key, b[:n])
 		chained = true
 		b = b[n:]
 	}

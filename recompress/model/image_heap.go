@@ -17,6 +17,7 @@ const (
 func (m *model) heapTuples(ctx uint32, p []byte, k *block, n int) {
 	class := m.rows.class(rangecoder.Hash(k.rel.ctx, ctxRow))
 	x := &m.image.xact
+	known := m.store.knows(k.rel, k.number)
 	for i := range n {
 		offset, state, length := linePointer(le.Uint32(p[pageHeaderBytes+4*i:]))
 		if !hasStorage(state, length) {
@@ -29,6 +30,9 @@ func (m *model) heapTuples(ctx uint32, p []byte, k *block, n int) {
 		}
 		at := m.imageTupleHeader(ctx, t, k, uint32(i+1))
 		m.mark(costImageTuples)
+		if known && m.rowAgain(t[at:], k, uint32(i+1)) {
+			continue
+		}
 		x.renew()
 		m.row(class, t[at:], 0, version{}, x)
 		m.mark(costImageValues)

@@ -31,15 +31,16 @@ func (m *model) indexTuples(ctx uint32, p []byte, k *block, n int) {
 			m.bytes(ctx+ctxImageTuple, t, nil)
 			continue
 		}
-		if m.image.scattered(ref) && m.scatteredTuple(ctx, t, ref, uint32(length)) || !m.image.scattered(ref) && m.nextTuple(ctx, t, ref, uint32(length)) {
-			m.mark(costImageTuples)
-			x.renew()
-			m.row(class, t[indexTupleHead:], 0, version{}, x)
-			m.mark(costImageValues)
-			continue
+		usual := false
+		if m.image.scattered(ref) {
+			usual = m.scatteredTuple(ctx, t, ref, uint32(length))
+		} else {
+			usual = m.nextTuple(ctx, t, ref, uint32(length))
 		}
-		m.imageTID(ctx, t, ref)
-		m.indexInfo(ctx, t, ref, uint32(length))
+		if !usual {
+			m.imageTID(ctx, t, ref)
+			m.indexInfo(ctx, t, ref, uint32(length))
+		}
 		m.mark(costImageTuples)
 		x.renew()
 		m.row(class, t[indexTupleHead:], 0, version{}, x)
@@ -80,7 +81,8 @@ func (m *model) scatteredTuple(ctx uint32, t []byte, ref *imageRef, length uint3
 // scatteredTID codes a TID that may be anywhere in the part of the table that was met, or reports false: it is outside, or usual,
 // whatever else has to hold, does not.
 func (m *model) scatteredTID(ctx uint32, t []byte, ref *imageRef, usual bool) bool {
-	block, item := at16(t, 0)<<16|at16(t, 2), at16(t, 4)
+	tid := (*[6]byte)(t)
+	block, item := uint32(le.Uint16(tid[0:]))<<16|uint32(le.Uint16(tid[2:])), uint32(le.Uint16(tid[4:]))
 	items := ref.lastItem
 	size := (uint64(ref.lastBlock) + 1) * uint64(items)
 	if size == 0 || size > uniformLimit {
@@ -92,16 +94,14 @@ func (m *model) scatteredTID(ctx uint32, t []byte, ref *imageRef, usual bool) bo
 	v := m.Uniform(uint32(size), block*items+item-1)
 	if m.decoding {
 		block, item = v/items, v%items+1
-		le.PutUint16(t, uint16(block>>16))
-		le.PutUint16(t[2:], uint16(block))
-		le.PutUint16(t[4:], uint16(item))
+		*tid = tidOf(block, uint16(item))
 	}
-	was := at16(ref.tid[:], 0)<<16 | at16(ref.tid[:], 2)
+	was := uint32(le.Uint16(ref.tid[0:]))<<16 | uint32(le.Uint16(ref.tid[2:]))
 	ref.strays <<= 1
 	if block-was+1 > 2 {
 		ref.strays |= 1
 	}
-	copy(ref.tid[:], t[:6])
+	ref.tid = *tid
 	return true
 }
 

@@ -52,6 +52,7 @@ const (
 type morePages struct {
 	form pageForm // encoder: of the page in m.image.page
 	refs [1 << moreRefLog]imageRef
+	again
 }
 
 func (p *morePages) reset() { clear(p.refs[:]) }
@@ -76,6 +77,15 @@ func (f pageForm) hasItems() bool {
 		return false
 	}
 	return true
+}
+
+// comesAgain reports whether pages of the form are remembered, to tell what a later image has of them. Of GIN's the posting lists are.
+func (f pageForm) comesAgain() bool {
+	switch f {
+	case formHash, formGist, formSPGist, formBrin:
+		return true
+	}
+	return false
 }
 
 // formOf returns the form of the page p of a fork, formNone if there is no model for it.
@@ -257,7 +267,11 @@ func (m *model) moreItems(ctx uint32, f pageForm, p []byte, k *block, ref *image
 		m.corrupt("bounds of a page")
 		return
 	}
-	if !m.imageItems(ctx, p, ref, n, upper, special) {
+	a := &m.more.again
+	if a.items = 0; f.comesAgain() {
+		a.begin(&m.store, k.rel, k.number)
+	}
+	if a.items > 0 && !m.itemsAgain(ctx, p, ref, n, upper, special) || a.items == 0 && !m.imageItems(ctx, p, ref, n, upper, special) {
 		return
 	}
 	m.mark(costImageItems)
@@ -282,9 +296,19 @@ func (m *model) moreItems(ctx uint32, f pageForm, p []byte, k *block, ref *image
 	for i := range n {
 		offset, state, length := linePointer(le.Uint32(p[pageHeaderBytes+4*i:]))
 		if hasStorage(state, length) && m.err == nil {
+			b := p[offset : offset+length]
+			if m.tupleAgain(b, i) {
+				if f == formHash && length == hashTupleBytes {
+					t.last = at32(b, 8) >> t.shared
+				}
+				continue
+			}
 			m.image.xact.renew()
-			m.moreTuple(&t, p[offset:offset+length], k, uint32(i+1))
+			m.moreTuple(&t, b, k, uint32(i+1))
 		}
+	}
+	if f.comesAgain() {
+		copy(m.store.put(m.store.key(k.rel, k.number, 0), blockBytes), p)
 	}
 }
 

@@ -117,6 +117,8 @@ func FuzzPage(f *testing.F) {
 		p.pass(t, before, fork, 1, true)
 		p.pass(t, page, forkOf&0x0f, 1, hole)
 		p.pass(t, page, forkOf&0x0f, 2, !hole)
+		changeTuples(rand.New(rand.NewPCG(uint64(len(b)), 21)), page, formHash)
+		p.pass(t, page, forkOf&0x0f, 1, hole)
 	})
 }
 

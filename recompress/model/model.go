@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	tableLog      = 14 // groups of the context table: 1 MiB, which a core keeps near
 	blockBytes    = 8192
 	walPageBytes  = 8192
 	maxRecordSize = 64 << 20 // larger records are carried as bytes; a stream's window is never larger
@@ -53,7 +52,7 @@ type model struct {
 }
 
 func newModel() *model {
-	m := &model{table: rangecoder.NewTable(tableLog)}
+	m := &model{table: new(rangecoder.Table)}
 	m.dict.init()
 	m.rows.init()
 	m.text.init()

@@ -93,6 +93,9 @@ func (t *neighbours) trusted(cost uint16) bool { return t.seen > 16 && t.cost < 
 // add notes that v came at k. miss is the length in bits of the residual against what predict said.
 func (t *neighbours) add(k, v, fine uint32, miss int) {
 	t.cost = uint16((int(t.cost)*7 + miss*8 + 4) / 8)
+	if t.seen == 0 {
+		t.shift = max(t.shift, uint(max(bits.Len32(k)-neighbourLog, 0)))
+	}
 	for k>>t.shift >= neighbourCount {
 		t.widen()
 	}

@@ -32,21 +32,20 @@ type rowClass struct {
 
 // wordSet is what is known of the words of a class. In a set of words, bit i stands for the word at byte 4*i.
 type wordSet struct {
-	history uint32              // of the hits being as in the last row
-	hits    [historyRows]uint64 // words of the last rows that were as expected, latest first
-	odd     uint64              // words whose choice is not guessSame
-	moved   uint64              // words whose step is not zero
-	wide    uint64              // words that are coded with the next as one number
+	history uint32    // of the hits being as in the last row
+	hits    [4]uint64 // words of the last rows that were as expected, latest first
+	odd     uint64    // words whose choice is not guessSame
+	moved   uint64    // words whose step is not zero
+	wide    uint64    // words that are coded with the next as one number
 	slots   [rowWords]slot
 }
-
-const historyRows = 4
 
 // slot is what is known of one word of the rows of a class.
 type slot struct {
 	step   uint32            // by how much it changed last, row to row
 	cost   [baseCount]uint16 // bits, in 1/8, of the residual against each base, smoothed
 	text   uint16            // the same, of a byte of text
+	best   uint8             // the base with the least cost
 	gain   int16             // the same, saved by coding the word and the next as one number
 	choice uint8             // which prediction was right last
 	near   uint8             // its map of neighbours: from one on, 0 if it has none yet
@@ -68,7 +67,6 @@ type word struct {
 	previous uint32
 	expected uint32
 	hasOld   bool
-	class    *rowClass
 	slot     *slot
 	ctx      uint32
 }
@@ -240,7 +238,7 @@ func (m *model) word(w *word, p *rowPart, i int) {
 	w.previous = le.Uint32(p.class.row[base:])
 	w.expected = le.Uint32(p.expected[base:])
 	w.ctx = rangecoder.Hash(p.class.ctx, uint32(base)<<8+shape)
-	w.slot, w.class = &p.set.slots[i], p.class
+	w.slot = &p.set.slots[i]
 }
 
 // word returns the four bytes at base, zero where the data ends.

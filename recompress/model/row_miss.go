@@ -52,27 +52,32 @@ const (
 	guessCount = guessChain + xactChains
 )
 
-func (m *model) candidate(w *word, guess int, x *xact) uint32 {
+// candidate returns what the guess says that word i of the part is.
+func (t *rows) candidate(p *rowPart, i, guess int) uint32 {
+	x, hasOld := p.xact, p.hasOld>>i&1 != 0
 	switch guess {
 	case guessSame:
-		if w.hasOld {
-			return w.old
+		if hasOld {
+			return p.old.word(4 * i)
 		}
 	case guessStep:
-		return w.previous + w.slot.step
+		return le.Uint32(p.class.row[4*i:]) + p.set.slots[i].step
 	case guessDelta:
-		return w.old + x.delta
-	default:
-		if i := guess - guessValue; i < x.count && i < xactValues/2 {
-			return x.values[i]
+		if hasOld {
+			return p.old.word(4*i) + x.delta
 		}
-		if i := guess - guessChain; i >= 0 && i < x.nChains && !w.hasOld && w.i < chainWords {
-			if e, key := m.rows.companion(w.class, x.chains[i]); e.key == key {
-				return le.Uint32(e.row[4*w.i:])
+		return x.delta
+	default:
+		if j := guess - guessValue; j < x.count && j < xactValues/2 {
+			return x.values[j]
+		}
+		if j := guess - guessChain; j >= 0 && j < x.nChains && !hasOld && i < chainWords {
+			if e, key := t.companion(p.class, x.chains[j]); e.key == key {
+				return le.Uint32(e.row[4*i:])
 			}
 		}
 	}
-	return w.previous
+	return le.Uint32(p.class.row[4*i:])
 }
 
 // miss codes a word that is not as expected: another prediction, a residual, or bytes.
@@ -85,7 +90,7 @@ func (m *model) miss(p *rowPart, w *word, v uint32, b []byte) uint32 {
 			last = guessValue
 		}
 		for i := range last {
-			if (m.candidate(w, i, x)^v)&w.mask == 0 {
+			if (m.rows.candidate(p, w.i, i)^v)&w.mask == 0 {
 				guess = i
 				break
 			}
@@ -101,7 +106,7 @@ func (m *model) miss(p *rowPart, w *word, v uint32, b []byte) uint32 {
 		if guess != guessSame {
 			p.set.odd |= 1 << w.i
 		}
-		return m.candidate(w, guess, x)
+		return m.rows.candidate(p, w.i, guess)
 	}
 	v = m.residual(p, w, v, b)
 	if w.hasOld {
@@ -120,12 +125,7 @@ func (m *model) residual(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	if !w.hasOld {
 		bases[0] = w.previous + s.step
 	}
-	best := 0
-	for i := 1; i < baseCount; i++ {
-		if s.cost[i] < s.cost[best] {
-			best = i
-		}
-	}
+	best := s.best
 	if !s.seen {
 		s.text = textCost
 	}
@@ -148,12 +148,15 @@ func (m *model) residual(p *rowPart, w *word, v uint32, b []byte) uint32 {
 		v = m.wordText(p, w, v, b)
 		s.text = uint16((int(s.text)*7 + (m.Spent()-before)*8/w.n) / 8)
 	}
+	s.best = 0
 	for i, base := range bases {
-		now := residualBits(v-base) * 8
+		now := uint(residualBits(v-base)) * 8
 		if s.seen {
-			now = (int(s.cost[i])*7 + now + 4) / 8
+			now = (uint(s.cost[i])*7 + now + 4) / 8
 		}
-		s.cost[i] = uint16(now)
+		if s.cost[i] = uint16(now); s.cost[i] < s.cost[s.best] {
+			s.best = uint8(i)
+		}
 	}
 	if near != nil {
 		near.add(x.upBlock, v, x.upItem, residualBits(v-guess))

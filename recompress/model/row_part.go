@@ -101,9 +101,7 @@ func (m *model) prepare(p *rowPart, c *rowClass, start, end int, old version, x 
 		if alone && slot.choice >= guessValue && p.hasOld>>i&1 == 0 {
 			continue // the row before, that is
 		}
-		var w word
-		m.word(&w, p, i)
-		le.PutUint32(p.expected[4*w.i:], m.candidate(&w, int(w.slot.choice), x))
+		le.PutUint32(p.expected[4*i:], t.candidate(p, i, int(slot.choice)))
 	}
 }
 
@@ -209,10 +207,11 @@ func (m *model) mask(p *rowPart, hits uint64) uint64 {
 
 // keepHits notes which of all were as expected.
 func (s *wordSet) keepHits(all, hits uint64) {
-	for k := historyRows - 1; k > 0; k-- {
-		s.hits[k] ^= (s.hits[k] ^ s.hits[k-1]) & all
-	}
-	s.hits[0] = s.hits[0]&^all | hits
+	h := &s.hits
+	h[3] ^= (h[3] ^ h[2]) & all
+	h[2] ^= (h[2] ^ h[1]) & all
+	h[1] ^= (h[1] ^ h[0]) & all
+	h[0] = h[0]&^all | hits
 }
 
 // otherMask codes which words are as expected: for eight words at a time, whether they are as in the last row, and each.

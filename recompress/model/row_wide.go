@@ -39,23 +39,27 @@ func (z *zeros) note(d uint64) {
 // widePair codes the words i and i+1, which begin b, as one number.
 func (m *model) widePair(p *rowPart, i int, b []byte) {
 	base := 4 * i
-	ctx := rangecoder.Hash(p.class.ctx, uint32(base)<<8)
 	before, expected := le.Uint64(p.class.row[base:]), le.Uint64(p.expected[base:])
+	m.wideNumber(p.set, i, rangecoder.Hash(p.class.ctx, uint32(base)<<8), before, expected, b, p.xact)
+}
+
+// wideNumber codes the number at the start of b, the words i and i+1 of a row, and learns from it.
+func (m *model) wideNumber(s *wordSet, i int, ctx uint32, before, expected uint64, b []byte, x *xact) uint64 {
 	v := uint64(0)
 	if !m.decoding {
 		v = le.Uint64(b)
 	}
-	slot := &p.set.slots[i]
-	v = m.wide(&slot.zeros, ctx, before, v)
+	v = m.wide(&s.slots[i].zeros, ctx, before, v)
 	if m.decoding {
 		le.PutUint64(b, v)
 	}
-	p.set.step(i, uint32(v)-uint32(before))
-	p.set.step(i+1, uint32(v>>32)-uint32(before>>32))
-	p.set.learnWide(i, before, expected, v)
+	s.step(i, uint32(v)-uint32(before))
+	s.step(i+1, uint32(v>>32)-uint32(before>>32))
+	s.learnWide(i, before, expected, v)
 	if uint32(before) != uint32(v) {
-		p.xact.note(uint32(v))
+		x.note(uint32(v))
 	}
+	return v
 }
 
 // wideKey codes a row of eight bytes that have lately been one number, most keys of an index: what rowPart would do, without
@@ -64,14 +68,16 @@ func (m *model) wideKey(c *rowClass, b []byte, x *xact) bool {
 	if c.sets[0] == 0 || x.nChains > 0 {
 		return false
 	}
-	p := &m.rows.part
-	p.set = &m.rows.sets[c.sets[0]-1]
-	if p.set.wide&1 == 0 || p.set.odd&3 != 0 {
+	s := &m.rows.sets[c.sets[0]-1]
+	if s.wide&1 == 0 || s.odd&3 != 0 {
 		return false
 	}
-	p.class, p.xact, p.start, p.end, p.all, p.hasOld, p.expected = c, x, 0, wideBytes, 3, 0, c.row[:]
 	c.rows++
-	m.wideRow(p, b, 1)
+	before := le.Uint64(c.row[:])
+	v := m.wideNumber(s, 0, rangecoder.Hash(c.ctx, 0), before, before, b, x)
+	le.PutUint64(c.row[:], v)
+	s.keepHits(3, 0)
+	m.rows.text = cursor{}
 	m.mark(costValue)
 	return true
 }

@@ -3,7 +3,7 @@ package model
 import "math/bits"
 
 const (
-	ringBytes = 2 << 20 // tuples and pages remembered; the oldest make room
+	ringBytes = 4 << 20 // tuples and pages remembered; the oldest make room
 	placeLog  = 14
 	pageLog   = 12
 	liveItems = 24
@@ -175,6 +175,12 @@ func (s *store) page(rel *relState, number uint32) *heapPage {
 		*p = heapPage{tag: tag, slot: uint16(at)}
 	}
 	return p
+}
+
+// knows reports whether a heap page was met in this window.
+func (s *store) knows(rel *relState, number uint32) bool {
+	at, tag := tagged(s.key(rel, number, 0), pageLog)
+	return s.pages[at].tag == tag
 }
 
 // nextItem returns the item that a new tuple of a page should take: the lowest that pruning freed, else one more.

@@ -68,22 +68,12 @@ func (m *model) area(context uint32, at *cursor, b, previous []byte) {
 	if len(b) >= storedBytes {
 		noise := !m.decoding && isNoise(b)
 		if m.flag(ctxTextStored, 0, noise) {
-			for i := 0; i < len(b); i += 2 {
-				m.store16(b[i:min(i+2, len(b))])
-			}
+			m.Bytes(b)
 			*at = cursor{}
 			return
 		}
 	}
 	m.match(context, at, b, previous)
-}
-
-func (m *model) store16(b []byte) {
-	if len(b) < 2 {
-		m.put8(b, byte(m.Direct(8, uint64(b[0]))))
-		return
-	}
-	m.put16(b, uint32(m.Direct(16, uint64(le.Uint16(b)))))
 }
 
 // isNoise reports whether no order-0 model would save anything worth having. Few bytes never look like noise.

@@ -149,9 +149,7 @@ func (x *xact) lastOf(rel *relState) (uint32, bool) {
 
 // renew forgets what the rows of a transaction that is none left behind.
 func (x *xact) renew() {
-	if x.count|int(x.delta) != 0 {
-		*x = xact{}
-	}
+	x.count, x.delta = 0, 0
 }
 
 // note remembers a number that nothing predicted.

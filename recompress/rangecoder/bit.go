@@ -13,6 +13,7 @@ const (
 	even       = 1 << 31
 	certain    = 1<<(32-countBits) - 1
 	rateBits   = 16
+	one        = ^uint64(0) // a bit of value one, as a mask
 )
 
 // rate[n] is the share, in 1/65536, by which a probability used n times moves towards the bit; above it is one, if n still grows.
@@ -26,38 +27,45 @@ var rate = func() (r [countMask + 1]uint32) {
 	return r
 }()
 
-// Bit codes one bit, 0 or 1, with the probability p, and teaches p.
+// Bit codes one bit, 0 or 1, with the probability p, and teaches p. It branches on the bit, as its callers do.
 func (c *Coder) Bit(p *Prob, bit int) int {
-	v := uint32(*p) ^ even
-	bound := c.width >> 16 * uint64(v>>16|1)
+	bound := p.share(c.width)
 	if c.decoding {
-		rest, borrow := bits.Sub64(c.code, bound, 0)
-		zero := borrow - 1 // all ones if the bit is zero
-		bit = int(borrow)
-		c.code = rest&zero | c.code&^zero
-		c.width = (c.width-bound)&zero | bound&^zero
-	} else {
-		zero := uint64(bit) - 1
-		low, carry := bits.Add64(c.low, bound&zero, 0)
-		if carry != 0 {
-			c.carry()
+		bit = 0
+		if c.code < bound {
+			bit = 1
 		}
-		c.low = low
-		c.width = (c.width-bound)&zero | bound&^zero
 	}
-	*p = learn(v, bit)
+	if bit != 0 {
+		c.width = bound
+		p.learn(one)
+	} else {
+		c.width -= bound
+		p.learn(0)
+		if c.decoding {
+			c.code -= bound
+		} else {
+			low, carry := bits.Add64(c.low, bound, 0)
+			if c.low = low; carry != 0 {
+				c.carry()
+			}
+		}
+	}
 	if c.width < minRange {
 		c.shift()
 	}
 	return bit
 }
 
-// learn moves the probability in v towards bit and returns its stored form.
-func learn(v uint32, bit int) Prob {
+// share returns the part of an interval that belongs to bit one.
+func (p *Prob) share(width uint64) uint64 { return width >> 16 * uint64((uint32(*p)^even)>>16|1) }
+
+// learn moves the probability towards the bit that mask stands for: one, or 0.
+func (p *Prob) learn(mask uint64) {
+	v := int64(int32(*p))
 	r := rate[v&countMask]
-	q := int64(v >> countBits)
-	q += (int64(-bit)&certain - q) * int64(r&(1<<rateBits-1)) >> rateBits
-	return Prob((uint32(q)<<countBits | v&countMask + r>>rateBits) ^ even)
+	d := int64(mask&(certain<<countBits)) - even - v&^countMask
+	*p = Prob(uint32(v+d*int64(r&(1<<rateBits-1))>>rateBits&^countMask) + r>>rateBits)
 }
 
 // Flag codes a truth value with the probability p.
@@ -72,12 +80,26 @@ func (c *Coder) Flag(p *Prob, flag bool) bool {
 // Direct codes the low n bits of v, n at most 64, at even odds and without a model.
 func (c *Coder) Direct(n int, v uint64) uint64 {
 	var out uint64
-	for n > 0 {
-		k := min(n, directBits)
-		n -= k
-		out = out<<k | c.direct(k, v>>n&(1<<k-1))
+	for n > directBits {
+		n -= directBits
+		out = out<<directBits | c.direct(directBits, v>>(n&63)&(1<<directBits-1))
 	}
-	return out
+	return out<<(n&63) | c.direct(n, v&(1<<(n&63)-1))
+}
+
+// Bytes codes b at even odds and without a model; a decoder fills it.
+func (c *Coder) Bytes(b []byte) {
+	for ; len(b) >= directBits/8; b = b[directBits/8:] {
+		v := c.direct(directBits, uint64(b[0])|uint64(b[1])<<8|uint64(b[2])<<16)
+		if c.decoding {
+			b[0], b[1], b[2] = byte(v), byte(v>>8), byte(v>>16)
+		}
+	}
+	for i := range b {
+		if v := c.direct(8, uint64(b[i])); c.decoding {
+			b[i] = byte(v)
+		}
+	}
 }
 
 // directBits is how many bits are coded in one step. The interval loses less than 1/256 by it, as a rule next to nothing.
@@ -85,9 +107,9 @@ const directBits = 24
 
 // direct codes k bits, at most directBits, in one step.
 func (c *Coder) direct(k int, v uint64) uint64 {
-	step := c.width >> k
+	step := c.width >> (k & 63)
 	if c.decoding {
-		v = min(c.code/step, 1<<k-1)
+		v = min(c.code/step, 1<<(k&63)-1)
 		c.code -= v * step
 	} else {
 		low, carry := bits.Add64(c.low, v*step, 0)

@@ -1,6 +1,7 @@
 package rangecoder
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 )
@@ -19,7 +20,7 @@ func program(t *testing.T, c *Coder, table *Table, seed uint64, steps int) {
 	}
 	for i := range steps {
 		want, got := uint64(0), uint64(0)
-		switch kinds.IntN(9) {
+		switch kinds.IntN(10) {
 		case 0:
 			want = uint64(values.IntN(2))
 			got = uint64(c.Bit(&probs[0], int(pass(want))))
@@ -48,6 +49,13 @@ func program(t *testing.T, c *Coder, table *Table, seed uint64, steps int) {
 		case 8:
 			want = values.Uint64() >> (10 + values.IntN(54))
 			got = c.Near(table, 7, 20, pass(want))
+		case 9:
+			n := kinds.IntN(9)
+			var b [8]byte
+			want = values.Uint64() >> (64 - 8*n)
+			binary.LittleEndian.PutUint64(b[:], pass(want))
+			c.Bytes(b[:n])
+			got = binary.LittleEndian.Uint64(b[:])
 		case 6:
 			want = uint64(values.IntN(3) * 85)
 			got = uint64(c.Byte(table, 6, byte(pass(want))))
@@ -60,7 +68,7 @@ func program(t *testing.T, c *Coder, table *Table, seed uint64, steps int) {
 
 func TestRoundTrip(t *testing.T) {
 	for seed := range uint64(300) {
-		enc, dec := NewTable(6), NewTable(6)
+		enc, dec := new(Table), new(Table)
 		var c Coder
 		var frames [][]byte
 		for frame := range uint64(4) {
@@ -128,7 +136,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255})
 	f.Add([]byte("a frame of no meaning whatsoever, but long enough"))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		table := NewTable(4)
+		table := new(Table)
 		var c Coder
 		var p Prob
 		c.Decode(payload)

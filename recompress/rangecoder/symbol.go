@@ -14,76 +14,89 @@ func (c *Coder) Symbol(g *Group, n, v int) int {
 	if c.decoding {
 		return c.decodeSymbol(g, n)
 	}
-	at, top := 1, 1<<n
+	top := uint(1) << (n & 7)
+	at := uint(1)
+	next := uint(v) << (8 - n&7) // the next bit is its eighth
 	low, width := c.low, c.width
-	for n--; n >= 0; n-- {
-		bit := v >> (n & 3) & 1
-		p := uint32(g[at&15]) ^ even
-		bound := width >> 16 * uint64(p>>16|1)
-		zero := uint64(bit) - 1
-		sum, carry := bits.Add64(low, bound&zero, 0)
-		low, width = sum, (width-bound)&zero|bound&^zero
-		g[at&15] = learn(p, bit)
-		if carry != 0 || width < minRange {
-			low, width = c.renew(low, width, carry)
+	for {
+		carry := uint64(0)
+		for at < top { // no call inside, which would cost registers
+			bit := next >> 7 & 1
+			p := &g[at&15]
+			bound := p.share(width)
+			mask := -uint64(bit)
+			width -= bound
+			if mask != 0 {
+				width = bound
+			}
+			low, carry = bits.Add64(low, bound&^mask, 0)
+			at = at<<1 | bit
+			p.learn(mask)
+			next <<= 1
+			if carry != 0 || width < minRange {
+				break
+			}
 		}
-		at = at<<1 | bit
+		c.low, c.width = low, width
+		if carry != 0 {
+			c.carry()
+		}
+		if width < minRange {
+			c.shift()
+			low, width = c.low, c.width
+		}
+		if at >= top {
+			return int(at - top)
+		}
 	}
-	c.low, c.width = low, width
-	return at - top
-}
-
-// renew brings an encoder's interval back into range after a carry or below minRange.
-func (c *Coder) renew(low, width, carry uint64) (uint64, uint64) {
-	if carry != 0 {
-		c.carry()
-	}
-	c.low, c.width = low, width
-	if width < minRange {
-		c.shift()
-	}
-	return c.low, c.width
 }
 
 func (c *Coder) decodeSymbol(g *Group, n int) int {
-	at, top := 1, 1<<n
+	top := uint(1) << (n & 7)
+	at := uint(1)
 	code, width := c.code, c.width
-	for at < top {
-		p := uint32(g[at&15]) ^ even
-		bound := width >> 16 * uint64(p>>16|1)
-		rest, borrow := bits.Sub64(code, bound, 0)
-		zero := borrow - 1 // all ones if the bit is zero
-		code = rest&zero | code&^zero
-		width = (width-bound)&zero | bound&^zero
-		g[at&15] = learn(p, int(borrow))
+	for {
+		for at < top {
+			p := &g[at&15]
+			bound := p.share(width)
+			rest, borrow := bits.Sub64(code, bound, 0)
+			mask := -borrow // all ones if the bit is one
+			width -= bound
+			if mask != 0 {
+				width = bound
+			}
+			if mask == 0 {
+				code = rest
+			}
+			at = at<<1 - uint(mask)
+			p.learn(mask)
+			if width < minRange {
+				break
+			}
+		}
+		c.code, c.width = code, width
 		if width < minRange {
-			c.code, c.width = code, width
 			c.shift()
 			code, width = c.code, c.width
 		}
-		at = at<<1 | int(borrow)
+		if at >= top {
+			return int(at - top)
+		}
 	}
-	c.code, c.width = code, width
-	return at - top
 }
 
-// Table is a power of two of groups that contexts are hashed into. Two contexts that meet in a group cost ratio, nothing else.
-type Table struct {
-	groups []Group
-	shift  uint
-}
+const tableLog = 14
 
-// NewTable allocates 1<<log groups, 64 bytes each.
-func NewTable(log uint) *Table {
-	return &Table{groups: make([]Group, 1<<log), shift: 32 - log}
-}
+// Table is the groups that contexts are hashed into, 1 MiB, which a core keeps near. Two contexts that meet in a group cost ratio,
+// nothing else. The zero Table is ready.
+type Table [1 << tableLog]Group
 
 // Reset forgets everything.
-func (t *Table) Reset() { clear(t.groups) }
+func (t *Table) Reset() { clear(t[:]) }
 
 // Group returns the group of a context. Contexts are hashed again here, so they may differ in a single bit.
 func (t *Table) Group(context uint32) *Group {
-	return &t.groups[context*0x9E3779B1>>t.shift]
+	return &t[context*0x9E3779B1>>(32-tableLog)]
 }
 
 // Hash mixes two numbers into a context.
@@ -113,17 +126,17 @@ func (c *Coder) Uint(t *Table, context uint32, v uint64) uint64 {
 	} else {
 		length = c.longLength(t, context, length)
 	}
-	return c.mantissa(t, context, length, v)
+	return c.mantissa(t, context, length, modelledBits, v)
 }
 
 // mantissa codes a number whose length in bits is known.
-func (c *Coder) mantissa(t *Table, context uint32, length int, v uint64) uint64 {
+func (c *Coder) mantissa(t *Table, context uint32, length, modelled int, v uint64) uint64 {
 	if length <= 1 {
 		return uint64(length)
 	}
 	g := t.Group(context + uint32(length+1)<<24)
 	rest := length - 1
-	top := min(rest, modelledBits)
+	top := min(rest, modelled)
 	rest -= top
 	out := uint64(1<<top | c.Symbol(g, top, int(v>>rest&(1<<top-1))))
 	if rest == 0 {
@@ -165,5 +178,5 @@ func (c *Coder) Near(t *Table, context uint32, usual int, v uint64) uint64 {
 	} else {
 		length = min(max(d+usual-nearSpan, 0), 64)
 	}
-	return c.mantissa(t, context, length, v)
+	return c.mantissa(t, context, length, 1, v)
 }

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// Sync implements File with fdatasync(2): times alone are no reason to write the file system's journal.
+// Sync implements File with fdatasync(2): that the file's times have changed is no reason to write its inode.
 func (f osFile) Sync() error {
 	conn, err := f.SyscallConn()
 	if err != nil {

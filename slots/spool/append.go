@@ -146,8 +146,8 @@ func (l *Log) encode(f *link.Frame) error {
 func (l *Log) encoded() int64 { return int64(len(l.buf) + len(l.payload)) }
 
 // aheadBytes bounds the zeros that are written behind a small frame for which the file has to become longer. The frames that follow
-// overwrite them in place: to make those durable takes the file system no change of the file's length or blocks, and so no commit of
-// its journal, which costs more than the data.
+// overwrite them in place: to make those durable the file system writes their page and nothing else, where a file that has become
+// longer takes its inode, or a commit of the journal, as well.
 const aheadBytes = 64 << 10
 
 var ahead [aheadBytes]byte
@@ -260,8 +260,8 @@ func (l *Log) publish(f *link.Frame, w *window, end link.TimelineEnd) {
 		l.completed.Notify()
 	}
 	l.metrics.appendedFrame(bytes)
+	l.appended.Notify()
 	l.changed.Notify()
-	l.appended.Notify() // last, so that of all who are woken the scheduler runs first who carries the frame on
 }
 
 // addWindow lists a new window. l.mu is held.

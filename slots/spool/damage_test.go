@@ -353,6 +353,8 @@ func FuzzOpenWindow(f *testing.F) {
 	encoded := cursor.Append(nil, seed)
 	f.Add(encoded)
 	f.Add(append(slices.Clone(encoded), encoded[:50]...))
+	f.Add(append(slices.Clone(encoded), make([]byte, 1000)...))
+	f.Add(append(append(slices.Clone(encoded), encoded[:50]...), make([]byte, 1000)...))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := &damaged{t: t, disk: memfs.New()}

@@ -22,7 +22,7 @@
 //   - A window file gets its header and first frame before it is listed, and a frame its payload, where that is large, in a write
 //     of its own behind the header: a frame that is cut there is a torn tail like any other.
 //   - Behind a small frame zeros are written, up to a bound, and the next frames overwrite them: the file keeps its length, and an
-//     fsync needs no commit of the file system's journal. Readers never see them. A window that is complete gets the length of its
+//     fsync has nothing but their pages to write. Readers never see them. A window that is complete gets the length of its
 //     frames before the next one begins, and the newest one when the log is closed. Zeros from behind a good frame to the end of
 //     the file are where no frame was written; a frame that was written but not synced may have become such zeros.
 //   - A window is begun while older ones are not durable yet, so several of the newest windows of a log can be torn or missing.

@@ -76,6 +76,12 @@ var tears = []struct {
 	{"window behind the mark missing", func(d *damaged) { d.remove(d.files[2]) }, 4},
 	{"newest missing", func(d *damaged) { d.remove(d.files[4]) }, 8},
 	{"newest torn", func(d *damaged) { d.edit(d.files[4], cut(1)) }, 9},
+	{"window in the middle not yet cut to its length", func(d *damaged) {
+		d.edit(d.files[2], func(b []byte) []byte { return append(b, make([]byte, aheadBytes)...) })
+	}, 10},
+	{"window in the middle without its last frame, not yet cut", func(d *damaged) {
+		d.edit(d.files[2], func(b []byte) []byte { return append(cut(secondHalf)(b), make([]byte, aheadBytes)...) })
+	}, 5},
 	{"window in the middle torn", func(d *damaged) { d.edit(d.files[2], cut(1)) }, 5},
 	{"window in the middle with a sector unwritten", func(d *damaged) {
 		d.edit(d.files[2], func(b []byte) []byte { clear(b[1536:2048]); return b })

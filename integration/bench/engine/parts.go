@@ -16,9 +16,41 @@ func (b *bench) headline() []setting {
 	return few
 }
 
+// levels shows what the levels of codecs make of some workloads.
+func (b *bench) levels(ctx context.Context) error {
+	names := b.only("oltp_nofpw", "index", "mixed", "orders")
+	if b.quick || len(names) == 0 {
+		return nil
+	}
+	b.report.Line("#### Levels, sealed windows\n")
+	b.report.Line("KB stored, and MB/s of the windows behind the first one, best of %d.\n", b.rounds)
+	b.report.Line("| workload | codec | level | KB | encode MB/s | decode MB/s |\n|---|---|---:|---:|---:|---:|")
+	for _, name := range names {
+		dir, err := b.make(ctx, source{workload: name, compression: "off"})
+		if err != nil {
+			return err
+		}
+		for _, codec := range []string{"model", "zstd"} {
+			for _, level := range levels {
+				f, err := b.measure(ctx, dir, setting{codec: codec, level: level})
+				if err != nil {
+					return err
+				}
+				encode, decode := f.steady()
+				b.report.Line("| %s | %s | %d | %.1f | %.1f | %.1f |", name, codec, level, float64(f.EncodedBytes)/1e3, encode, decode)
+			}
+		}
+	}
+	b.report.Line("")
+	return nil
+}
+
 // commits cuts a frame at every transaction's end.
 func (b *bench) commits(ctx context.Context) error {
-	names := b.only("oltp", "oltp_nofpw", "mixed")
+	names := b.workloads
+	if b.quick {
+		names = b.only("oltp", "oltp_nofpw", "mixed")
+	}
 	if len(names) == 0 {
 		return nil
 	}
@@ -31,18 +63,22 @@ func (b *bench) commits(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, s := range b.headline() {
-			sealed, err := b.measure(ctx, dir, s)
+		settings := b.headline()
+		if name == "oltp_nofpw" && !b.quick {
+			settings = b.settings()
+		}
+		for _, s := range settings {
+			sealed, err := b.once(ctx, dir, s, nil)
 			if err != nil {
 				return err
 			}
 			s.flush = "commit"
-			f, err := b.measure(ctx, dir, s, "--latency")
+			f, err := b.measure(ctx, dir, s)
 			if err != nil {
 				return err
 			}
 			l, frames := &f.Latency, float64(f.Latency.Frames)
-			b.report.Line("| %s | %s | %.2fx | %d | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |", name, s.codec, f.Ratio, l.Frames, float64(f.EncodedBytes)/frames,
+			b.report.Line("| %s | %s | %.2fx | %d | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |", name, s, f.Ratio, l.Frames, float64(f.EncodedBytes)/frames,
 				float64(f.EncodedBytes-sealed.EncodedBytes)/frames, l.EncodeP50, l.EncodeP99, l.DecodeP50, l.DecodeP99)
 		}
 	}
@@ -75,9 +111,9 @@ func (b *bench) serverCompression(ctx context.Context) error {
 			for i, s := range b.headline() {
 				var more []string
 				if i == 0 {
-					more = []string{"--peers"}
+					more = []string{"--peers=" + yardstick}
 				}
-				f, err := b.measure(ctx, dir, s, more...)
+				f, err := b.once(ctx, dir, s, more)
 				if err != nil {
 					return err
 				}
@@ -111,7 +147,7 @@ func (b *bench) clients(ctx context.Context) error {
 		}
 		for _, s := range b.headline() {
 			s.flush = "commit"
-			f, err := b.measure(ctx, dir, s, "--by-kind")
+			f, err := b.once(ctx, dir, s, []string{"--by-kind"})
 			if err != nil {
 				return err
 			}
@@ -126,20 +162,21 @@ func (b *bench) clients(ctx context.Context) error {
 // distances varies the reset distance.
 func (b *bench) distances(ctx context.Context) error {
 	names := b.only("oltp_nofpw", "mixed")
-	if b.quick || len(names) == 0 { // a quick run has less WAL than one window
+	if b.quick || len(names) == 0 {
 		return nil
 	}
 	b.report.Line("#### Reset distance, sealed windows\n")
+	b.report.Line("KB stored of the first %d MiB of WAL.\n", b.longMiB)
 	b.report.Line("| workload | codec | 1 MiB | 2 | 4 | 8 | 16 | 32 | 64 MiB |\n|---|---|---:|---:|---:|---:|---:|---:|---:|")
 	for _, name := range names {
-		dir, err := b.make(ctx, source{workload: name, compression: "off"})
+		dir, err := b.make(ctx, source{workload: name, compression: "off", mib: b.longMiB})
 		if err != nil {
 			return err
 		}
 		for _, s := range b.headline() {
 			line := fmt.Sprintf("| %s | %s |", name, s.codec)
 			for s.distanceMiB = 1; s.distanceMiB <= 64; s.distanceMiB *= 2 {
-				f, err := b.measure(ctx, dir, s)
+				f, err := b.once(ctx, dir, s, nil)
 				if err != nil {
 					return err
 				}
@@ -159,17 +196,14 @@ func (b *bench) processors(ctx context.Context) error {
 		return nil
 	}
 	b.report.Line("#### Two processors, sealed windows\n")
-	b.report.Line("How many times as fast as with one.\n")
+	b.report.Line("How many times as fast as with one, on the first %d MiB of WAL, without the first window of each processor; best of %d.\n", b.longMiB, b.rounds)
 	b.report.Line("| workload | codec | encode | decode |\n|---|---|---:|---:|")
 	for _, name := range names {
-		dir, err := b.make(ctx, source{workload: name, compression: "off"})
+		dir, err := b.make(ctx, source{workload: name, compression: "off", mib: b.longMiB})
 		if err != nil {
 			return err
 		}
 		for _, s := range b.headline() {
-			if b.quick { // more than one window
-				s.distanceMiB = 1
-			}
 			one, err := b.measure(ctx, dir, s)
 			if err != nil {
 				return err
@@ -179,7 +213,9 @@ func (b *bench) processors(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			b.report.Line("| %s | %s | %s | %s |", name, s.codec, number("%.2f", quotient(two.Encode, one.Encode)), number("%.2f", quotient(two.Decode, one.Decode)))
+			encode, decode := one.steady()
+			encode2, decode2 := two.steady()
+			b.report.Line("| %s | %s | %s | %s |", name, s.codec, number("%.2f", quotient(encode2, encode)), number("%.2f", quotient(decode2, decode)))
 		}
 	}
 	b.report.Line("")

@@ -20,6 +20,9 @@ func (r *Report) Line(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }
 
+// Empty reports whether there is nothing in it.
+func (r *Report) Empty() bool { return r.text.Len() == 0 }
+
 // Write replaces the section called name in the file, between its two marks, or appends it. command is what measured.
 func (r *Report) Write(file, name, command string) error {
 	begin, end := fmt.Sprintf("<!-- begin %s -->\n", name), fmt.Sprintf("<!-- end %s -->\n", name)

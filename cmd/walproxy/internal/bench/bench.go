@@ -17,11 +17,12 @@ var ErrDifferent = errors.New("decoded WAL differs from the input")
 // Options say how WAL is encoded and what is measured beside.
 type Options struct {
 	Recompress recompress.Options
-	Cut        Cut  // where frames end
-	CPUs       int  // windows in work at a time, and what the runtime may use; 0 means all
-	Peers      bool // also run the same bytes through general compressors
-	ByKind     bool // also tell what kinds of records the WAL consists of
-	Latency    bool // also tell how long single frames take
+	Cut        Cut      // where frames end
+	CPUs       int      // windows in work at a time, and what the runtime may use; 0 means all
+	Peers      bool     // also run the same bytes through general compressors
+	OnlyPeers  []string // of these names; nil: all that are installed
+	ByKind     bool     // also tell what kinds of records the WAL consists of
+	Latency    bool     // also tell how long single frames take
 	// Progress is told after every window how much of all inputs was done, in bytes of WAL; nil: nobody is. One call at a time.
 	Progress func(done, total int64)
 }
@@ -91,7 +92,7 @@ func runInput(ctx context.Context, streams []stream, o Options, p *progress) (*t
 		}
 	}
 	if o.Peers {
-		if result.Peers, err = runPeers(ctx, streams); err != nil {
+		if result.Peers, err = runPeers(ctx, streams, o.OnlyPeers); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,9 +28,18 @@ var peers = []peer{
 	{"gzip", []string{"gzip", "-q", "-c"}, []string{"gzip", "-d", "-q", "-c"}},
 }
 
-// runPeers runs the bytes of all streams, one behind the other, through every installed compressor. They read a file, as walproxy
-// does, and not a pipe: several files become one in the temporary directory for as long as it takes.
-func runPeers(ctx context.Context, streams []stream) ([]Peer, error) {
+// PeerNames returns the names of the general compressors, installed or not.
+func PeerNames() []string {
+	var names []string
+	for _, p := range peers {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// runPeers runs the bytes of all streams, one behind the other, through every installed compressor, or only those named. They read a
+// file, as walproxy does, and not a pipe: several files become one in the temporary directory for as long as it takes.
+func runPeers(ctx context.Context, streams []stream, only []string) ([]Peer, error) {
 	input, remove, err := oneFile(ctx, streams)
 	if err != nil {
 		return nil, err
@@ -41,7 +51,7 @@ func runPeers(ctx context.Context, streams []stream) ([]Peer, error) {
 	}
 	var results []Peer
 	for _, p := range peers {
-		if _, err := exec.LookPath(p.encode[0]); err != nil {
+		if _, err := exec.LookPath(p.encode[0]); err != nil || only != nil && !slices.Contains(only, p.name) {
 			continue
 		}
 		result, err := p.withoutThreadsFlag(ctx).run(ctx, input, info.Size())

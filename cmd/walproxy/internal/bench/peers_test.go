@@ -28,3 +28,16 @@ func TestPeers(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+// Only the compressors that are asked for run.
+func TestOnlyPeers(t *testing.T) {
+	dir := t.TempDir()
+	generate(3*mib, 100_000).segments(t, dir)
+	report, err := Run(t.Context(), []string{dir}, Options{Recompress: recompress.Options{Level: 1}, Peers: true, OnlyPeers: []string{"gzip"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := report.Total.Peers; len(got) != 1 || got[0].Name != "gzip" {
+		t.Errorf("ran %+v, want gzip", got)
+	}
+}

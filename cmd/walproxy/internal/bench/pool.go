@@ -94,6 +94,8 @@ func (p *pool) sum() *tally {
 	if busy > 1 {
 		t.encode /= time.Duration(busy)
 		t.decode /= time.Duration(busy)
+		t.cold.encode /= time.Duration(busy)
+		t.cold.decode /= time.Duration(busy)
 	}
 	return t
 }

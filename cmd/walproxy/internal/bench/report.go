@@ -36,13 +36,16 @@ type Result struct {
 	Peers   []Peer   `json:"peers,omitempty"`   // Options.Peers
 }
 
-// Latency tells how long single frames took, in microseconds.
+// Latency tells how long single frames took, in microseconds, and how fast it is in the long run.
 type Latency struct {
 	Frames    int64   `json:"frames"`
 	EncodeP50 float64 `json:"encode_us_p50"`
 	EncodeP99 float64 `json:"encode_us_p99"`
 	DecodeP50 float64 `json:"decode_us_p50"`
 	DecodeP99 float64 `json:"decode_us_p99"`
+	// Speeds of all windows but the first of each worker, which makes tables and buffers; 0 if there are no others.
+	WarmEncodeMBPerS float64 `json:"warm_encode_mb_per_s"`
+	WarmDecodeMBPerS float64 `json:"warm_decode_mb_per_s"`
 }
 
 // Kind is one kind of content of the WAL.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"walproxy/recompress"
 )
@@ -48,6 +49,27 @@ func TestJSON(t *testing.T) {
 		if object.Total["identical"] != true || object.Total["raw_bytes"] != float64(mib) {
 			t.Errorf("total is %v", object.Total)
 		}
+	}
+}
+
+// The speed in the long run is that of all windows but each worker's first.
+func TestWarm(t *testing.T) {
+	o := Options{Latency: true}
+	sum := newTally()
+	for range 2 {
+		w := newTally()
+		w.raw, w.encode, w.decode = 5_000_000, 3*time.Second, 2*time.Second
+		w.cold = cold{1_000_000, 1 * time.Second, 1 * time.Second}
+		sum.add(w)
+	}
+	if l := sum.result(o).Latency; l.WarmEncodeMBPerS != 2 || l.WarmDecodeMBPerS != 4 {
+		t.Errorf("%+v, want 2 and 4 MB/s", l)
+	}
+	one := newTally()
+	one.raw, one.encode = 1_000_000, time.Second
+	one.cold = cold{raw: one.raw, encode: one.encode}
+	if l := one.result(o).Latency; l.WarmEncodeMBPerS != 0 {
+		t.Errorf("%+v of one window, want 0", l)
 	}
 }
 

@@ -86,6 +86,9 @@ func (t *table) latency(r *Result) {
 	if l := r.Latency; l != nil {
 		t.printf("\n%d frames; us per frame: encode p50 %.1f p99 %.1f, decode p50 %.1f p99 %.1f\n",
 			l.Frames, l.EncodeP50, l.EncodeP99, l.DecodeP50, l.DecodeP99)
+		if l.WarmEncodeMBPerS > 0 {
+			t.printf("MB/s without the first window of each processor: encode %.1f, decode %.1f\n", l.WarmEncodeMBPerS, l.WarmDecodeMBPerS)
+		}
 	}
 }
 

@@ -11,10 +11,17 @@ type tally struct {
 	raw, encoded               int64
 	windows, frames, rawFrames int64
 	encode, decode             time.Duration
+	cold                       cold       // first windows
 	encodeTimes, decodeTimes   *histogram // of single frames
 	peak                       int64
 	different                  error              // the first WAL that came back changed
 	costs                      map[string]float64 // encoded bytes by kind, as far as the codec tells; else nil
+}
+
+// cold is what the first windows of workers took, which is in the sums too.
+type cold struct {
+	raw            int64
+	encode, decode time.Duration
 }
 
 func newTally() *tally { return &tally{encodeTimes: new(histogram), decodeTimes: new(histogram)} }
@@ -33,6 +40,9 @@ func (t *tally) add(o *tally) {
 	t.rawFrames += o.rawFrames
 	t.encode += o.encode
 	t.decode += o.decode
+	t.cold.raw += o.cold.raw
+	t.cold.encode += o.cold.encode
+	t.cold.decode += o.cold.decode
 	t.encodeTimes.merge(o.encodeTimes)
 	t.decodeTimes.merge(o.decodeTimes)
 	t.peak = max(t.peak, o.peak)
@@ -53,6 +63,7 @@ func (t *tally) result(o Options) *Result {
 			Frames:    t.frames,
 			EncodeP50: t.encodeTimes.percentile(50), EncodeP99: t.encodeTimes.percentile(99),
 			DecodeP50: t.decodeTimes.percentile(50), DecodeP99: t.decodeTimes.percentile(99),
+			WarmEncodeMBPerS: speed(t.raw-t.cold.raw, t.encode-t.cold.encode), WarmDecodeMBPerS: speed(t.raw-t.cold.raw, t.decode-t.cold.decode),
 		}
 	}
 	return r

@@ -86,7 +86,11 @@ func (w *worker) do(win window) error {
 	w.tally.raw += int64(len(w.raw))
 	w.tally.encoded += int64(len(w.stored))
 	w.tally.windows++
-	if err := w.decode(); err != nil {
+	err := w.decode()
+	if w.tally.windows == 1 {
+		w.tally.cold = cold{w.tally.raw, w.tally.encode, w.tally.decode}
+	}
+	if err != nil {
 		w.tally.differ(fmt.Errorf("%w: window at %s on timeline %d: %w", ErrDifferent, win.start, win.stream.timeline, err))
 	} else if !bytes.Equal(w.decoded, w.raw) {
 		w.tally.differ(fmt.Errorf("%w: window at %s on timeline %d", ErrDifferent, win.start, win.stream.timeline))

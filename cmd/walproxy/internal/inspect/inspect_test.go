@@ -342,7 +342,10 @@ func FuzzScanner(f *testing.F) {
 	f.Add(b.bytes)
 	frame := link.Frame{Timeline: 1, Start: base, RawLen: 3, RawSum: link.Checksum([]byte("abc")), Payload: []byte("abc")}
 	frame.Seal()
-	f.Add(b.cursor.Append(b.bytes, &frame))
+	encoded := b.cursor.Append(b.bytes, &frame)
+	f.Add(encoded)
+	f.Add(append(bytes.Clone(encoded), make([]byte, 1000)...))
+	f.Add(append(append(bytes.Clone(encoded), make([]byte, 1000)...), 1))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		s, err := newScanner(bytes.NewReader(content))
 		total := 0
