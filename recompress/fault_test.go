@@ -83,7 +83,7 @@ func testFault(t *testing.T, fault func(dst, wal []byte, real encoder) ([]byte, 
 func TestRawFallback(t *testing.T) {
 	r := waltest.Random(t)
 	w := mustWriter(t, Options{Codec: Zstd})
-	w.standing = false // what is made up may look like such a record
+	w.sorter.standing = false // what is made up may look like such a record
 	frames := write(t, w, 0, makeWAL(r, 50_000))
 	frames = append(frames, write(t, w, 50_000, noise(r, 20_000))...)
 	frames = append(frames, write(t, w, 70_000, makeWAL(r, 50_000))...)
