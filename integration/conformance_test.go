@@ -84,7 +84,7 @@ func openDoor(ctx context.Context, t *testing.T, major int) *door {
 	d.socket = filepath.Join(t.TempDir(), "socket")
 	d.node = startNode(ctx, t, nodeproc.Options{
 		Config: fmt.Sprintf("upstream: {conninfo: %q}\nlisten:\n  max_connections: 1100\n  tls: {cert_file: %s, key_file: %s, ca_file: %s}\n"+
-			"  auth:\n    max_failures: 0\n    query: {conninfo: %q}\n    rules:%s", d.server.Conninfo(), pair.Cert, pair.Key, d.ca.File, d.server.Conninfo()+" dbname=postgres", doorRules),
+			"  auth:\n    max_failures: 0\n    query: {conninfo: %q}\n    rules:%s", d.server.Conninfo(), pair.Cert, pair.Key, d.ca.File, d.server.Conninfo()+" dbname=postgres hostaddr=127.0.0.1 load_balance_hosts=random", doorRules),
 		Args: []string{"--listen", "unix:" + d.socket},
 	})
 	return d

@@ -100,17 +100,21 @@ type vetFunc func(ctx context.Context, c *pgconn.PgConn, peer string) error
 // attempt walks over the hosts once. timeout bounds each connection if the conninfo does not; vet decides on a host. Errors join
 // those of pgconn, one for each host.
 func (s *session) attempt(ctx context.Context, timeout time.Duration, vet vetFunc) (*conn, error) {
+	return walk(s.hosts(), func(host *pgconn.Config) (*conn, error) { return s.attemptHost(ctx, host, timeout, vet) })
+}
+
+// walk tries the hosts until one succeeds or one's refusal stands for all.
+func walk[T any](hosts []*pgconn.Config, try func(host *pgconn.Config) (T, error)) (found T, err error) {
 	var failures []error
-	for _, host := range s.hosts() {
-		c, err := s.attemptHost(ctx, host, timeout, vet)
-		if err == nil {
-			return c, nil
+	for _, host := range hosts {
+		if found, err = try(host); err == nil {
+			return found, nil
 		}
 		if failures = append(failures, err); isFinal(err) {
 			break
 		}
 	}
-	return nil, errors.Join(failures...)
+	return found, errors.Join(failures...)
 }
 
 func (s *session) attemptHost(ctx context.Context, config *pgconn.Config, timeout time.Duration, vet vetFunc) (*conn, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -90,6 +91,26 @@ func (s Session) Dial(ctx context.Context) (*Connection, error) {
 		}
 		if session.target != targetPreferStandby {
 			break
+		}
+	}
+	return nil, connectError(err)
+}
+
+// Connect opens a connection for queries by the rules of Dial, to the conninfo's own database. Errors: those of Dial.
+func Connect(ctx context.Context, conninfo string) (*pgconn.PgConn, error) {
+	session, err := parseSession(conninfo)
+	if err != nil {
+		return nil, hideConninfo(err)
+	}
+	for _, p := range session.passes("") {
+		var c *pgconn.PgConn
+		c, err = walk(session.hosts(), func(host *pgconn.Config) (*pgconn.PgConn, error) {
+			host.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) { return c, session.prepare(c) }
+			host.ValidateConnect = p.target.check
+			return pgconn.ConnectConfig(ctx, host)
+		})
+		if err == nil {
+			return c, nil
 		}
 	}
 	return nil, connectError(err)

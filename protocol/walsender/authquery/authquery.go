@@ -3,7 +3,6 @@ package authquery
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -37,9 +36,13 @@ type Options struct {
 	Cache, Stale time.Duration
 }
 
+// Connect opens a connection by a conninfo. Its errors show nothing of that.
+type Connect func(ctx context.Context, conninfo string) (*pgconn.PgConn, error)
+
 // Lookup asks, one user at a time. Safe for concurrent use.
 type Lookup struct {
 	options Options
+	connect Connect
 	ask     func(ctx context.Context, user string) (rows [][][]byte, err error)
 	now     func() time.Time
 
@@ -56,14 +59,11 @@ type answer struct {
 	at    time.Time
 }
 
-// New checks the options. It does not connect.
-func New(o Options) (*Lookup, error) {
-	if _, err := pgconn.ParseConfig(o.Conninfo); err != nil {
-		return nil, errors.New("authentication query: the conninfo cannot be used") // it may hold a password
-	}
-	l := &Lookup{options: o, now: time.Now, answers: map[string]answer{}}
+// New does not connect yet. The conninfo is one that connect understands.
+func New(o Options, connect Connect) *Lookup {
+	l := &Lookup{options: o, connect: connect, now: time.Now, answers: map[string]answer{}}
 	l.ask = l.query
-	return l, nil
+	return l
 }
 
 // Lookup implements walsender.Passwords.
@@ -116,7 +116,7 @@ func (l *Lookup) forget(now time.Time) {
 func (l *Lookup) query(ctx context.Context, user string) ([][][]byte, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
-	c, err := pgconn.Connect(ctx, l.options.Conninfo)
+	c, err := l.connect(ctx, l.options.Conninfo)
 	if err != nil {
 		return nil, fmt.Errorf("authentication query: %w", err)
 	}

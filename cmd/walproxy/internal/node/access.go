@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"walproxy/cmd/walproxy/internal/config"
+	"walproxy/protocol/walreceiver"
 	"walproxy/protocol/walsender"
 	"walproxy/protocol/walsender/authquery"
 )
@@ -18,17 +19,13 @@ type lookup struct {
 }
 
 // with returns what asks by these options.
-func (l *lookup) with(o authquery.Options) (*authquery.Lookup, error) {
+func (l *lookup) with(o authquery.Options) *authquery.Lookup {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.asking == nil || l.options != o {
-		asking, err := authquery.New(o)
-		if err != nil {
-			return nil, err
-		}
-		l.options, l.asking = o, asking
+		l.options, l.asking = o, authquery.New(o, walreceiver.Connect)
 	}
-	return l.asking, nil
+	return l.asking
 }
 
 // passwords are users that the configuration knows, and others that are asked for.
@@ -53,11 +50,7 @@ func (n *Node) access(l config.Listen) (walsender.Access, error) {
 	if err != nil || l.Auth.Query.Conninfo == "" {
 		return access, err
 	}
-	asking, err := n.lookup.with(l.Auth.Query.Options())
-	if err != nil {
-		return access, err
-	}
-	access.Passwords = &passwords{access.Passwords, asking}
+	access.Passwords = &passwords{access.Passwords, n.lookup.with(l.Auth.Query.Options())}
 	return access, nil
 }
 
