@@ -27,16 +27,13 @@ var rate = func() (r [countMask + 1]uint32) {
 	return r
 }()
 
-// Bit codes one bit, 0 or 1, with the probability p, and teaches p. It branches on the bit, as its callers do.
-func (c *Coder) Bit(p *Prob, bit int) int {
+// Flag codes a truth value with the probability p that it is true, and teaches p. It branches on the value, as its callers do.
+func (c *Coder) Flag(p *Prob, flag bool) bool {
 	bound := p.share(c.width)
 	if c.decoding {
-		bit = 0
-		if c.code < bound {
-			bit = 1
-		}
+		flag = c.code < bound
 	}
-	if bit != 0 {
+	if flag {
 		c.width = bound
 		p.learn(one)
 	} else {
@@ -54,7 +51,15 @@ func (c *Coder) Bit(p *Prob, bit int) int {
 	if c.width < minRange {
 		c.shift()
 	}
-	return bit
+	return flag
+}
+
+// Bit codes one bit, 0 or 1.
+func (c *Coder) Bit(p *Prob, bit int) int {
+	if c.Flag(p, bit != 0) {
+		return 1
+	}
+	return 0
 }
 
 // share returns the part of an interval that belongs to bit one.
@@ -66,15 +71,6 @@ func (p *Prob) learn(mask uint64) {
 	r := rate[v&countMask]
 	d := int64(mask&(certain<<countBits)) - even - v&^countMask
 	*p = Prob(uint32(v+d*int64(r&(1<<rateBits-1))>>rateBits&^countMask) + r>>rateBits)
-}
-
-// Flag codes a truth value with the probability p.
-func (c *Coder) Flag(p *Prob, flag bool) bool {
-	bit := 0
-	if flag {
-		bit = 1
-	}
-	return c.Bit(p, bit) != 0
 }
 
 // Direct codes the low n bits of v, n at most 64, at even odds and without a model.
