@@ -93,11 +93,9 @@ func TestAccessChanges(t *testing.T) {
 	set(nil) // on loopback
 	try("a", "", "")
 	set(users(nil))
-	for range 20 {
-		try("x", "hunter2", protocol.CodeInvalidPassword)
-	}
+	try("x", "hunter2", protocol.CodeInvalidPassword)
 	refusals := logs.FilterMessage("login refused").All()
-	if len(refusals) < 4 || len(refusals) > 20 {
+	if len(refusals) != 4 { // fewer than would be bounded
 		t.Fatalf("%d refusals are logged", len(refusals))
 	}
 	for i, want := range []string{"a", "b", "a", "x"} {
