@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"errors"
 	"testing"
 
 	"walproxy/protocol/link"
@@ -103,6 +104,23 @@ func TestWalkBesideFramesInProgress(t *testing.T) {
 			return nil
 		}); err != nil || frames != 1 || short != c.short {
 			t.Errorf("%d bytes of a frame: %d frames, short %t, %v", c.kept, frames, short, err)
+		}
+	}
+}
+
+// TestWalkFindsDamageOfLastFrame: a last frame that is all there and fails its checksum is damage, with and without zeros behind it.
+func TestWalkFindsDamageOfLastFrame(t *testing.T) {
+	for _, payload := range []int{3000, 2 * aheadBytes} {
+		d := &damaged{t: t, disk: memfs.New()}
+		l := openLog(t, "data", Options{FS: d.disk})
+		mustAppend(t, l, raw(1, 0x400000, 100))
+		mustAppend(t, l, raw(1, l.State().End, payload))
+		end := l.current.size.Load()
+		d.disk = d.disk.Kill()
+		d.edit(l.current.path, flip(int(end)-300))
+		var found error
+		if err := Walk(d.disk, "data", func(e Entry) error { found = e.Err; return nil }); err != nil || !errors.Is(found, link.ErrCorrupt) {
+			t.Errorf("last frame of %d bytes, damaged: %v, %v", payload, found, err)
 		}
 	}
 }

@@ -71,23 +71,40 @@ func (w *window) follows(f *link.Frame, before scanResult) error {
 // with cause. Torn is a last frame that is incomplete or fails its checksum, with nothing but zeros behind it, and a frame
 // that lies in a sector which was never written, whatever is behind it.
 func (r scanResult) torn(file fs.File, size int64, cause error) (bool, error) {
+	rest, need, err := r.badFrame(file, size, cause)
+	return need > len(rest) || need > 0 && (zeros(rest[need:]) || unwritten(rest, r.offset, need)) ||
+		need == 0 && unwritten(rest, r.offset, link.MaxFrameHeaderBytes), err
+}
+
+// inProgress tells a frame that is being written from damage, where a reader beside the writer failed with cause at r.offset: some of it
+// is not there yet, because the file ends, or because zeros that were written ahead are still in its place and behind it.
+func (r scanResult) inProgress(file fs.File, size int64, cause error) (bool, error) {
+	rest, need, err := r.badFrame(file, size, cause)
+	if need <= len(rest) {
+		behind := max(need, min(link.MaxFrameHeaderBytes, len(rest)))
+		return behind < len(rest) && zeros(rest[behind:]) && unwritten(rest, r.offset, behind), err
+	}
+	return true, err
+}
+
+// badFrame returns what there is from r.offset on, where reading a frame failed with cause, and how many bytes the frame takes: more
+// than that if it is cut, 0 if its header does not tell. Both are nothing where no write that was cut short can be the cause.
+func (r scanResult) badFrame(file fs.File, size int64, cause error) (rest []byte, need int, err error) {
 	var unseen *link.UnseenStreamError
 	if r.next != 0 || !errors.Is(cause, link.ErrCorrupt) && !errors.Is(cause, link.ErrShort) && !errors.As(cause, &unseen) {
-		return false, nil // nothing is ever written behind the end of a timeline
+		return nil, 0, nil // nothing is ever written behind the end of a timeline
 	}
-	rest, err := readRest(file, r.offset, size)
-	if err != nil {
-		return false, err
+	if rest, err = readRest(file, r.offset, size); err != nil {
+		return nil, 0, err
 	}
 	cursor := r.cursor
-	need, err := cursor.FrameLen(rest)
-	switch {
-	case errors.Is(err, link.ErrShort) || err == nil && need > len(rest):
-		return true, nil
+	switch need, err = cursor.FrameLen(rest); {
+	case errors.Is(err, link.ErrShort):
+		return rest, len(rest) + 1, nil
 	case err != nil:
-		return unwritten(rest, r.offset, link.MaxFrameHeaderBytes), nil
+		return rest, 0, nil
 	}
-	return zeros(rest[need:]) || unwritten(rest, r.offset, need), nil
+	return rest, need, nil
 }
 
 // sectorBytes is what a disk writes as a whole.

@@ -126,8 +126,8 @@ func walkFrames(file fs.File, name string, header link.WindowHeader, size int64,
 			if blank, blankErr := blankFrom(file, offset, size); blank || blankErr != nil {
 				return blankErr == nil, blankErr
 			}
-			if torn, tornErr := before.torn(file, size, err); torn || tornErr != nil {
-				err = cmp.Or(tornErr, link.ErrShort)
+			if writing, readErr := before.inProgress(file, size, err); writing || readErr != nil {
+				err = cmp.Or(readErr, link.ErrShort)
 			}
 		}
 		if err != nil {
