@@ -72,23 +72,19 @@ func (w *window) follows(f *link.Frame, before scanResult) error {
 // that lies in a sector which was never written, whatever is behind it.
 func (r scanResult) torn(file fs.File, size int64, cause error) (bool, error) {
 	rest, need, err := r.badFrame(file, size, cause)
-	return need > len(rest) || need > 0 && (zeros(rest[need:]) || unwritten(rest, r.offset, need)) ||
-		need == 0 && unwritten(rest, r.offset, link.MaxFrameHeaderBytes), err
+	return need > len(rest) || need > 0 && (zeros(rest[need:]) || unwritten(rest, r.offset, need)), err
 }
 
 // inProgress tells a frame that is being written from damage, where a reader beside the writer failed with cause at r.offset: some of it
 // is not there yet, because the file ends, or because zeros that were written ahead are still in its place and behind it.
 func (r scanResult) inProgress(file fs.File, size int64, cause error) (bool, error) {
 	rest, need, err := r.badFrame(file, size, cause)
-	if need <= len(rest) {
-		behind := max(need, min(link.MaxFrameHeaderBytes, len(rest)))
-		return behind < len(rest) && zeros(rest[behind:]) && unwritten(rest, r.offset, behind), err
-	}
-	return true, err
+	return need > len(rest) || need > 0 && need < len(rest) && zeros(rest[need:]) && unwritten(rest, r.offset, need), err
 }
 
 // badFrame returns what there is from r.offset on, where reading a frame failed with cause, and how many bytes the frame takes: more
-// than that if it is cut, 0 if its header does not tell. Both are nothing where no write that was cut short can be the cause.
+// than that if it is cut, what a header takes at most if its header does not tell. Both are nothing where no write that was cut short can
+// be the cause.
 func (r scanResult) badFrame(file fs.File, size int64, cause error) (rest []byte, need int, err error) {
 	var unseen *link.UnseenStreamError
 	if r.next != 0 || !errors.Is(cause, link.ErrCorrupt) && !errors.Is(cause, link.ErrShort) && !errors.As(cause, &unseen) {
@@ -101,8 +97,8 @@ func (r scanResult) badFrame(file fs.File, size int64, cause error) (rest []byte
 	switch need, err = cursor.FrameLen(rest); {
 	case errors.Is(err, link.ErrShort):
 		return rest, len(rest) + 1, nil
-	case err != nil:
-		return rest, 0, nil
+	case err != nil: // a header of which zeros that were written ahead are a part
+		return rest, min(link.MaxFrameHeaderBytes, len(rest)), nil
 	}
 	return rest, need, nil
 }
