@@ -216,9 +216,7 @@ func (r *relaying) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		if wait == gatherAfter {
-			r.mu.Lock()
-			r.gather(false)
-			r.mu.Unlock()
+			r.stopGathering()
 			continue
 		}
 		if err := r.wrapper.Flush(); err != nil {
@@ -233,6 +231,12 @@ func (r *relaying) resumeGathering() {
 	if r.deadline.IsZero() {
 		r.gather(true)
 	}
+}
+
+func (r *relaying) stopGathering() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gather(false)
 }
 
 // gather is called with mu held.
@@ -292,7 +296,9 @@ func (r *relaying) run(ctx context.Context, text string, stopWatching func() err
 		return err
 	}
 	backup := r.keyword == keywordBackup
-	r.bulk = backup && !r.up.IsNode()
+	if r.bulk = backup && !r.up.IsNode(); r.bulk {
+		defer r.stopGathering() // the session's next command has this connection too
+	}
 	switch wrapped := backup && r.up.IsNode(); {
 	case wrapped && r.session.link:
 		return r.forward(ctx, r, stopWatching) // as it is, for the node at the end to unwrap
