@@ -81,7 +81,7 @@ bench-relay: build ## throughput, commit latency and memory of the relay; a sect
 	go run ./integration/bench -binary bin/walproxy $(RELAY_FLAGS)
 
 .PHONY: bench-engine
-bench-engine: build ## recompression against general compressors on real WAL; sections of BENCHMARKS.md (BENCH_FLAGS="-quick", "-parts codecs,levels -wal DIR")
+bench-engine: build ## recompression against general compressors on real WAL; sections of BENCHMARKS.md (BENCH_FLAGS="-quick", "-parts codecs,commits -wal DIR")
 	integration/install-postgres.sh --any
 	integration/fetch-postgres.sh 18
 	integration/install-tools.sh --bench

@@ -39,15 +39,6 @@ func ParseCodec(name string) (Codec, error) {
 	return 0, fmt.Errorf("unknown codec %q: want auto, model, zstd, lz4 or none", name)
 }
 
-// CheckLevel returns an error if level, 0 being the codec's default, asks for an effort that c does not have. The model and none have
-// none.
-func (c Codec) CheckLevel(level int) error {
-	if level != 0 && (c == Model || c == None) {
-		return fmt.Errorf("level %d: codec %s has no levels", level, c)
-	}
-	return nil
-}
-
 func (c Codec) String() string {
 	if int(c) < len(codecNames) {
 		return codecNames[c]
@@ -72,6 +63,15 @@ type Options struct {
 	// RecordThreshold, in bytes: a record above it that a piece of WAL holds whole is coded as one unit, decodable alone, where that
 	// takes no more than the stream has needed for as much WAL in the window. 0: none is.
 	RecordThreshold int64
+}
+
+// CheckLevel returns an error if a level is chosen that nothing would use: the model and none have none. Records that are coded alone
+// are zstd's.
+func (o Options) CheckLevel() error {
+	if o.Level != 0 && o.RecordThreshold == 0 && (o.Codec == Model || o.Codec == None) {
+		return fmt.Errorf("level %d: codec %s has no levels", o.Level, o.Codec)
+	}
+	return nil
 }
 
 func (o Options) withDefaults() (Options, error) {

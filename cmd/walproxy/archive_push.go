@@ -35,7 +35,7 @@ compressed; other WAL, another cluster's, or another history of a timeline is an
 		if o.Codec, err = recompress.ParseCodec(codec); err != nil {
 			return &usageError{err}
 		}
-		if err := o.Codec.CheckLevel(o.Level); err != nil {
+		if err := o.CheckLevel(); err != nil {
 			return &usageError{err}
 		}
 		bytes, err := plainBytes(distance)

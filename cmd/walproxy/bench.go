@@ -86,10 +86,8 @@ func (f *benchFlags) parse() (err error) {
 	if o.Recompress.RecordThreshold, err = recordBytes(f.threshold); err != nil {
 		return err
 	}
-	if o.Recompress.RecordThreshold == 0 { // records that are coded alone are zstd's
-		if err = o.Recompress.Codec.CheckLevel(o.Recompress.Level); err != nil {
-			return err
-		}
+	if err = o.Recompress.CheckLevel(); err != nil {
+		return err
 	}
 	if o.Cut, err = bench.ParseCut(f.flush, plainBytes); err != nil {
 		return err
@@ -105,12 +103,17 @@ func (f *benchFlags) parse() (err error) {
 }
 
 func (f *benchFlags) parsePeers() error {
-	if f.options.Peers = f.peers != ""; !f.options.Peers || f.peers == "all" {
+	known := bench.PeerNames()
+	switch f.peers {
+	case "":
+		return nil
+	case "all":
+		f.options.Peers = known
 		return nil
 	}
-	f.options.OnlyPeers = strings.Split(f.peers, ",")
-	for _, name := range f.options.OnlyPeers {
-		if known := bench.PeerNames(); !slices.Contains(known, name) {
+	f.options.Peers = strings.Split(f.peers, ",")
+	for _, name := range f.options.Peers {
+		if !slices.Contains(known, name) {
 			return fmt.Errorf("peer %q: want some of %s", name, strings.Join(known, ","))
 		}
 	}

@@ -16,3 +16,6 @@ func Peer(net.Conn) (string, error) {
 
 // SetUserTimeout does nothing: libpq, too, overlooks the parameter where there is no such timeout.
 func SetUserTimeout(*net.TCPConn, time.Duration) error { return nil }
+
+// Gather is not done on this system.
+func Gather(net.Conn, int) {}

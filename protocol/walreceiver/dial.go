@@ -12,6 +12,7 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
+	"walproxy/protocol/socket"
 )
 
 // Connection is an authenticated, idle connection to an upstream, made for something else than the stream of WAL. One
@@ -32,7 +33,7 @@ func (c *Connection) Read(p []byte) (int, error) {
 
 // Gather makes Read wait until that many bytes have arrived, the stream is over or its deadline is, if the system can do that. 1 undoes
 // it, also for a Read that waits.
-func (c *Connection) Gather(bytes int) { gather(c.Conn, bytes) }
+func (c *Connection) Gather(bytes int) { socket.Gather(c.Conn, bytes) }
 
 // Peer returns the upstream's address.
 func (c *Connection) Peer() string { return c.peer }

@@ -19,13 +19,13 @@ import (
 )
 
 // hosts returns what to try, one after the other: a configuration for each host, with its own password and its own addresses, which
-// pgconn does not tell apart. The same host occurs once with TLS and once without, in one configuration.
+// pgconn does not tell apart. A host that is tried with TLS and without is one configuration.
 func (s *session) hosts() (hosts []*pgconn.Config) {
 	for begin, end := 0, 0; begin <= len(s.config.Fallbacks); begin = end {
 		host := s.config.Copy() // whose TLS settings are the keys to its client certificates
 		all := append([]*pgconn.FallbackConfig{{Host: host.Host, Port: host.Port, TLSConfig: host.TLSConfig}}, host.Fallbacks...)
 		first := all[begin]
-		for end = begin + 1; end < len(all) && all[end].Host == first.Host && all[end].Port == first.Port; {
+		for end = begin + 1; end < len(all) && all[end].Host == first.Host && all[end].Port == first.Port && (all[end].TLSConfig == nil) != (first.TLSConfig == nil); {
 			end++
 		}
 		host.Host, host.Port, host.TLSConfig, host.Fallbacks = first.Host, first.Port, first.TLSConfig, all[begin+1:end]

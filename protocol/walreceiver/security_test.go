@@ -58,6 +58,21 @@ func TestConninfoSecurity(t *testing.T) {
 	}
 }
 
+// TestSameHostTwice: a name that stands there twice is two hosts, each with its address.
+func TestSameHostTwice(t *testing.T) {
+	for _, mode := range []string{"prefer", "disable", "require"} {
+		s := parse(t, "host=h,h user=u hostaddr=192.0.2.1,192.0.2.2 sslmode="+mode)
+		for i, host := range s.hosts() {
+			if got, err := host.LookupFunc(t.Context(), host.Host); err != nil || len(got) != 1 || got[0] != s.addresses[i] {
+				t.Errorf("%s: host %d is at %v, %v", mode, i, got, err)
+			}
+		}
+		if n := len(s.hosts()); n != 2 {
+			t.Errorf("%s: %d hosts", mode, n)
+		}
+	}
+}
+
 // TestLoadBalance: with random each host is the first one now and then, keeping its own address and password.
 func TestLoadBalance(t *testing.T) {
 	s := parse(t, "host=h1,h2,h3 user=u hostaddr=192.0.2.1,192.0.2.2,192.0.2.3 load_balance_hosts=random sslmode=prefer")

@@ -222,10 +222,7 @@ func TestDamagedPayloads(t *testing.T) {
 		good := enc.Append(nil, s.WAL)
 		random := rand.New(rand.NewPCG(uint64(len(good)), 14))
 		for range rounds {
-			bad := bytes.Clone(good)
-			for range 1 + random.IntN(3) {
-				bad[random.IntN(len(bad))] ^= byte(1 + random.IntN(255))
-			}
+			bad := flipped(random, good)
 			if random.IntN(3) == 0 {
 				bad = bad[:random.IntN(len(bad))]
 			}

@@ -214,17 +214,25 @@ func (m *model) imageItems(ctx uint32, p []byte, ref *imageRef, n, upper, specia
 			miss = min(miss<<1+1, 7)
 			offset, state, length = m.oddItem(ctx, offset, state, length, edge, size, wasState)
 		}
+		if !m.putItem(b, offset, state, length, upper, special) {
+			return false
+		}
 		if hasStorage(state, length) {
-			if offset < upper || offset+length > special {
-				m.corrupt("item outside its page")
-				return false
-			}
 			edge, size = offset, length
 		}
 		wasState = state
-		m.put32(b, uint32(offset)|state<<15|uint32(length)<<17)
 	}
 	ref.itemSize = size
+	return true
+}
+
+// putItem puts a line pointer into b. It reports false if what it points to is not between upper and special.
+func (m *model) putItem(b []byte, offset int, state uint32, length, upper, special int) bool {
+	if hasStorage(state, length) && (offset < upper || offset+length > special) {
+		m.corrupt("item outside its page")
+		return false
+	}
+	m.put32(b, uint32(offset)|state<<15|uint32(length)<<17)
 	return true
 }
 

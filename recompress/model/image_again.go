@@ -50,27 +50,23 @@ func (a *again) tuple(item int) (b []byte, offset int) {
 	if item >= a.items {
 		return nil, 0
 	}
-	offset, state, n := linePointer(le.Uint32(a.page[pageHeaderBytes+4*item:]))
-	if state != itemNormal || n == 0 || offset+n > blockBytes {
-		return nil, 0
-	}
-	return a.page[offset : offset+n], offset
+	return pageTuple(a.page[:], item)
 }
 
-// pageTuple returns the tuple of an item of p, from 0 on; nil if it has none.
-func pageTuple(p []byte, item int) []byte {
+// pageTuple returns the tuple of an item of p, from 0 on, and its offset; nil if it has none.
+func pageTuple(p []byte, item int) (b []byte, offset int) {
 	offset, state, n := linePointer(le.Uint32(p[pageHeaderBytes+4*item:]))
 	if state != itemNormal || n == 0 || offset+n > len(p) {
-		return nil
+		return nil, 0
 	}
-	return p[offset : offset+n]
+	return p[offset : offset+n], offset
 }
 
 const againAhead = 16 // items of the old page that are compared with one
 
 // find returns what item i of p, which has n, is to the old page, and how far ahead the old item lies.
 func (a *again) find(p []byte, i, n int) (relation, ahead int) {
-	t := pageTuple(p, i)
+	t, _ := pageTuple(p, i)
 	if t == nil {
 		return againNew, 0
 	}
@@ -80,7 +76,7 @@ func (a *again) find(p []byte, i, n int) (relation, ahead int) {
 		}
 	}
 	if i+1 < n {
-		following := pageTuple(p, i+1)
+		following, _ := pageTuple(p, i+1)
 		if old, _ := a.tuple(a.next + 1); old != nil && string(old) == string(following) {
 			return againInstead, 0
 		}
@@ -116,15 +112,13 @@ func (m *model) itemsAgain(ctx uint32, p []byte, ref *imageRef, n, upper, specia
 			}
 			offset, state, length = m.oddItem(ctx, offset, state, length, edge, size, wasState)
 		}
+		if !m.putItem(b, offset, state, length, upper, special) {
+			return false
+		}
 		if hasStorage(state, length) {
-			if offset < upper || offset+length > special {
-				m.corrupt("item outside its page")
-				return false
-			}
 			edge, size = offset, length
 		}
 		wasState = state
-		m.put32(b, uint32(offset)|state<<15|uint32(length)<<17)
 	}
 	ref.itemSize = size
 	return m.err == nil

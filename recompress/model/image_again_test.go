@@ -45,10 +45,7 @@ func TestDamageAgain(t *testing.T) {
 		earlier := bytes.Clone(p.payload)
 		changeTuples(random, page, formHash)
 		p.pass(t, page, fork, 7, true)
-		bad := bytes.Clone(p.payload)
-		for range 1 + random.IntN(3) {
-			bad[random.IntN(len(bad))] ^= byte(1 + random.IntN(255))
-		}
+		bad := flipped(random, p.payload)
 		p.reset()
 		k := block{fork: fork | forkImage, rel: &p.decRel, number: 7, image: make([]byte, blockBytes)}
 		for _, payload := range [][]byte{earlier, bad[:random.IntN(len(bad)+1)]} {
@@ -86,7 +83,7 @@ func TestRowsAgain(t *testing.T) {
 func changeTuples(random *rand.Rand, page []byte, f pageForm) {
 	var tuples [][]byte
 	for i := range (min(int(at16(page, pdLower)), blockBytes) - pageHeaderBytes) / 4 {
-		if b := pageTuple(page, i); b != nil {
+		if b, _ := pageTuple(page, i); b != nil {
 			tuples = append(tuples, bytes.Clone(b))
 		}
 	}

@@ -130,10 +130,7 @@ func TestDamagedPages(t *testing.T) {
 		page, fork := randomPage(random, pageForm(i)%formCount)
 		p.reset()
 		p.pass(t, page, fork, 7, true)
-		bad := bytes.Clone(p.payload)
-		for range 1 + random.IntN(3) {
-			bad[random.IntN(len(bad))] ^= byte(1 + random.IntN(255))
-		}
+		bad := flipped(random, p.payload)
 		p.reset()
 		k := block{fork: fork | forkImage, rel: &p.decRel, number: 7, image: make([]byte, blockBytes)}
 		p.dec.Decode(bad[:random.IntN(len(bad)+1)])
@@ -206,4 +203,13 @@ func TestPostingList(t *testing.T) {
 			t.Errorf("%s: a list of %d", name, n)
 		}
 	}
+}
+
+// flipped returns b with one to three bytes changed.
+func flipped(random *rand.Rand, b []byte) []byte {
+	bad := bytes.Clone(b)
+	for range 1 + random.IntN(3) {
+		bad[random.IntN(len(bad))] ^= byte(1 + random.IntN(255))
+	}
+	return bad
 }

@@ -47,7 +47,7 @@ type part struct {
 
 // parts in the order in which BENCHMARKS.md has them.
 var parts = []part{
-	{"codecs", (*bench).codecs}, {"levels", (*bench).levels}, {"commits", (*bench).commits}, {"compression", (*bench).serverCompression},
+	{"codecs", (*bench).codecs}, {"commits", (*bench).commits}, {"compression", (*bench).serverCompression},
 	{"clients", (*bench).clients}, {"distance", (*bench).distances}, {"threshold", (*bench).thresholds}, {"images", (*bench).images},
 	{"contexts", (*bench).contexts}, {"processors", (*bench).processors},
 }

@@ -16,35 +16,6 @@ func (b *bench) headline() []setting {
 	return few
 }
 
-// levels shows what the levels of codecs make of some workloads.
-func (b *bench) levels(ctx context.Context) error {
-	names := b.only("oltp_nofpw", "index", "mixed", "orders")
-	if b.quick || len(names) == 0 {
-		return nil
-	}
-	b.report.Line("#### Levels, sealed windows\n")
-	b.report.Line("KB stored, and MB/s of the windows behind the first one, best of %d.\n", b.rounds)
-	b.report.Line("| workload | codec | level | KB | encode MB/s | decode MB/s |\n|---|---|---:|---:|---:|---:|")
-	for _, name := range names {
-		dir, err := b.make(ctx, source{workload: name, compression: "off"})
-		if err != nil {
-			return err
-		}
-		for _, codec := range []string{"model", "zstd"} {
-			for _, level := range levels {
-				f, err := b.measure(ctx, dir, setting{codec: codec, level: level})
-				if err != nil {
-					return err
-				}
-				encode, decode := f.steady()
-				b.report.Line("| %s | %s | %d | %.1f | %.1f | %.1f |", name, codec, level, float64(f.EncodedBytes)/1e3, encode, decode)
-			}
-		}
-	}
-	b.report.Line("")
-	return nil
-}
-
 // commits cuts a frame at every transaction's end.
 func (b *bench) commits(ctx context.Context) error {
 	names := b.workloads

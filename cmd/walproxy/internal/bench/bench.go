@@ -19,8 +19,7 @@ type Options struct {
 	Recompress recompress.Options
 	Cut        Cut      // where frames end
 	CPUs       int      // windows in work at a time, and what the runtime may use; 0 means all
-	Peers      bool     // also run the same bytes through general compressors
-	OnlyPeers  []string // of these names; nil: all that are installed
+	Peers      []string // also run the same bytes through these general compressors, as far as they are installed
 	ByKind     bool     // also tell what kinds of records the WAL consists of
 	Latency    bool     // also tell how long single frames take
 	// Progress is told after every window how much of all inputs was done, in bytes of WAL; nil: nobody is. One call at a time.
@@ -91,8 +90,8 @@ func runInput(ctx context.Context, streams []stream, o Options, p *progress) (*t
 			return nil, nil, err
 		}
 	}
-	if o.Peers {
-		if result.Peers, err = runPeers(ctx, streams, o.OnlyPeers); err != nil {
+	if len(o.Peers) > 0 {
+		if result.Peers, err = runPeers(ctx, streams, o.Peers); err != nil {
 			return nil, nil, err
 		}
 	}

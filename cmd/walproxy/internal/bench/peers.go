@@ -37,9 +37,9 @@ func PeerNames() []string {
 	return names
 }
 
-// runPeers runs the bytes of all streams, one behind the other, through every installed compressor, or only those named. They read a
-// file, as walproxy does, and not a pipe: several files become one in the temporary directory for as long as it takes.
-func runPeers(ctx context.Context, streams []stream, only []string) ([]Peer, error) {
+// runPeers runs the bytes of all streams, one behind the other, through those of the named compressors that are installed. They read
+// a file, as walproxy does, and not a pipe: several files become one in the temporary directory for as long as it takes.
+func runPeers(ctx context.Context, streams []stream, names []string) ([]Peer, error) {
 	input, remove, err := oneFile(ctx, streams)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func runPeers(ctx context.Context, streams []stream, only []string) ([]Peer, err
 	}
 	var results []Peer
 	for _, p := range peers {
-		if _, err := exec.LookPath(p.encode[0]); err != nil || only != nil && !slices.Contains(only, p.name) {
+		if _, err := exec.LookPath(p.encode[0]); err != nil || !slices.Contains(names, p.name) {
 			continue
 		}
 		result, err := p.withoutThreadsFlag(ctx).run(ctx, input, info.Size())

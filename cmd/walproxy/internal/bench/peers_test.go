@@ -11,7 +11,7 @@ func TestPeers(t *testing.T) {
 	dir, temporary := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	generate(3*mib, 100_000).segments(t, dir)
-	report, err := Run(t.Context(), []string{dir, dir}, Options{Recompress: recompress.Options{Level: 1}, Peers: true})
+	report, err := Run(t.Context(), []string{dir, dir}, Options{Recompress: recompress.Options{Level: 1}, Peers: PeerNames()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestPeers(t *testing.T) {
 func TestOnlyPeers(t *testing.T) {
 	dir := t.TempDir()
 	generate(3*mib, 100_000).segments(t, dir)
-	report, err := Run(t.Context(), []string{dir}, Options{Recompress: recompress.Options{Level: 1}, Peers: true, OnlyPeers: []string{"gzip"}})
+	report, err := Run(t.Context(), []string{dir}, Options{Recompress: recompress.Options{Level: 1}, Peers: []string{"gzip"}})
 	if err != nil {
 		t.Fatal(err)
 	}
