@@ -57,6 +57,7 @@ func (b *bench) codecs(ctx context.Context) error {
 	}
 	b.sizeTable(columns, raw)
 	b.speedTable(columns)
+	b.workloadSpeeds(columns)
 	return b.chart(columns, raw)
 }
 

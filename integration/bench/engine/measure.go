@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"walproxy/recompress"
+	"walproxy/recompress/zstd"
 )
 
 // setting is how WAL is encoded.
@@ -104,6 +105,9 @@ func (f *figures) count(kind string) (n int64) {
 
 // levels of codecs that have some.
 var levels = []int{1, 3, 5, 10, 16}
+
+// defaultLevel is the one that is used when none is asked for.
+const defaultLevel = zstd.DefaultLevel
 
 // settings returns every codec of this version, zstd at all levels.
 func (b *bench) settings() []setting {

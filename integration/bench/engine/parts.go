@@ -137,7 +137,7 @@ func (b *bench) distances(ctx context.Context) error {
 		return nil
 	}
 	b.report.Line("#### Reset distance, sealed windows\n")
-	b.report.Line("KB stored of the first %d MiB of WAL.\n", b.longMiB)
+	b.report.Line("WAL / stored, of the first %d MiB of WAL.\n", b.longMiB)
 	b.report.Line("| workload | codec | 1 MiB | 2 | 4 | 8 | 16 | 32 | 64 MiB |\n|---|---|---:|---:|---:|---:|---:|---:|---:|")
 	for _, name := range names {
 		dir, err := b.make(ctx, source{workload: name, compression: "off", mib: b.longMiB})
