@@ -52,7 +52,13 @@ func (a *annotator) frame() {
 	head := a.b[a.at]
 	if head&0x80 != 0 {
 		a.field(1, "brief: payload length %d", head&0x7f)
-		a.field(1, "brief: raw length %d, parity %d", 8*int(a.b[a.at]&0x7f), a.b[a.at]>>7)
+		units := int(a.b[a.at] & 0x7f)
+		if units >= 120 {
+			units = (units-120)<<8 | int(a.b[a.at+1])
+			a.field(2, "brief: raw length %d, parity %d", 8*units, a.b[a.at]>>7)
+		} else {
+			a.field(1, "brief: raw length %d, parity %d", 8*units, a.b[a.at]>>7)
+		}
 		a.u16("half of the CRC-32C of the WAL")
 		a.u16("CRC-16 of header and payload")
 		a.field(int(head&0x7f), "payload")
@@ -70,7 +76,7 @@ func (a *annotator) frame() {
 	}
 	raw := a.varint("raw length")
 	payload := a.varint("payload length")
-	if head&0x30 == 0x30 && payload < 128 && raw < 1024 && raw%8 == 0 {
+	if head&0x30 == 0x30 && payload < 128 && raw < 16384 && raw%8 == 0 {
 		a.u16("half of the CRC-32C of the WAL")
 		a.u16("CRC-16 of header and payload")
 	} else {

@@ -3,11 +3,12 @@ package link
 import "math/bits"
 
 // A brief frame is a small piece of a stream: what a single commit leaves. Its checks have two bytes each, and a compact header
-// is six bytes long; see FORMAT.md.
+// is six or seven bytes long; see FORMAT.md.
 const (
 	flagBrief     = 0x80 // in the first byte of a compact header: a brief frame, the other bits are the payload's length
 	briefUnit     = 8    // bytes of WAL that a brief header counts in
-	maxBriefRaw   = 127 * briefUnit
+	briefLong     = 120  // units: from here on they take two bytes, of which the first is briefLong and their upper bits
+	maxBriefRaw   = ((127-briefLong)<<8 | 255) * briefUnit
 	maxBriefBytes = 127 // of payload
 	briefBytes    = 1 + 1 + 2 + 2
 	briefMask     = 0xffff
@@ -32,13 +33,18 @@ func (f *Frame) Holds(wal []byte) bool {
 
 // appendBrief appends the compact header of a brief frame.
 func (f *Frame) appendBrief(dst []byte) []byte {
-	p, r := byte(len(f.Payload)), byte(f.RawLen/briefUnit)
-	dst = append(dst, flagBrief|p, r|briefParity(p, r))
+	p, units := byte(len(f.Payload)), f.RawLen/briefUnit
+	if r := byte(units); units < briefLong {
+		dst = append(dst, flagBrief|p, r|briefParity(p, r))
+	} else {
+		r = briefLong + byte(units>>8)
+		dst = append(dst, flagBrief|p, r|briefParity(p, r), byte(units))
+	}
 	dst = le.AppendUint16(dst, uint16(f.RawSum))
 	return le.AppendUint16(dst, uint16(f.Sum))
 }
 
-// briefParity is the top bit of the second byte of a brief header. With it, a flipped bit in either length is always noticed,
+// briefParity is the top bit of the second byte of a brief header. With it, a flipped bit in the first two bytes is always noticed,
 // though the frame would end elsewhere.
 func briefParity(payload, units byte) byte {
 	return byte(bits.OnesCount8(payload^units)&1) << 7
@@ -61,8 +67,19 @@ func (c *Cursor) briefHeader(f *Frame, b []byte) (n, payload int, err error) {
 	if b[1]&0x80 != briefParity(p, r) {
 		return 0, 0, f.corrupt("parity of the lengths")
 	}
-	f.RawLen, f.RawSum, f.Sum = uint32(r)*briefUnit, uint32(le.Uint16(b[2:])), uint32(le.Uint16(b[4:]))
-	return briefBytes, int(p), c.check(f, byte(c.Codec)|flagContinues, uint64(f.RawLen), uint64(p))
+	n, f.RawLen = briefBytes, uint32(r)*briefUnit
+	if r >= briefLong {
+		n++
+		units := uint32(r-briefLong)<<8 | uint32(b[2])
+		if units < briefLong {
+			return 0, 0, f.corrupt("raw length in a longer form than it needs")
+		}
+		if f.RawLen = units * briefUnit; len(b) < n {
+			return 0, 0, ErrShort
+		}
+	}
+	f.RawSum, f.Sum = uint32(le.Uint16(b[n-4:])), uint32(le.Uint16(b[n-2:]))
+	return n, int(p), c.check(f, byte(c.Codec)|flagContinues, uint64(f.RawLen), uint64(p))
 }
 
 // crc16 is the table of the CRC-16 with the polynomial x^16 + x^12 + x^5 + 1, which notices every error of up to three bits in
