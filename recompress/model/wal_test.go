@@ -48,14 +48,17 @@ func readWAL(tb testing.TB, dir string, limit int) (protocol.Timeline, protocol.
 	sort.Strings(names)
 	names = names[min(*skipFlag, len(names)-1):]
 	var wal []byte
-	tli, start, err := protocol.ParseSegmentName(filepath.Base(names[0]), 16<<20)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	var tli protocol.Timeline
+	var start protocol.LSN
 	for _, name := range names {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			tb.Fatal(err)
+		}
+		if wal == nil {
+			if tli, start, err = protocol.ParseSegmentName(filepath.Base(name), uint64(len(b))); err != nil {
+				tb.Fatal(err)
+			}
 		}
 		if wal = append(wal, b...); len(wal) >= limit {
 			wal = wal[:limit]
