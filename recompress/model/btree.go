@@ -45,11 +45,14 @@ func (m *model) tid(ctx uint32, b []byte, block, item uint32) {
 	m.put16(b[4:], m.u16(ctx+ctxTidItem, []uint32{item + 1, item}, at16(b, 4)))
 }
 
-// btreeItem codes the main data of an insertion: the item of the new tuple, behind the one before if keys grow.
+// btreeItem codes the main data of an insertion: the item of the new tuple, behind the one before if keys grow, or as far behind it
+// as that was behind its own.
 func (m *model) btreeItem(r *record, ctx uint32) {
 	last := at16(r.plan.main, 0)
-	c := [...]uint32{last + 1, last}
-	m.put16(r.main, m.u16(ctx, c[:], at16(r.main, 0)))
+	c := [...]uint32{last + 1, last, last + r.plan.step}
+	item := m.u16(ctx, c[:], at16(r.main, 0))
+	m.put16(r.main, item)
+	r.plan.stride(last, item)
 	m.mark(costOffset)
 }
 

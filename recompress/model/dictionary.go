@@ -30,7 +30,7 @@ type plan struct {
 	kind, rel int
 	ctx       uint32
 	history   uint32 // of the lengths as last time
-	step      uint32 // between the items of the last two records
+	step      uint32 // between the items of the last two records, see stride
 	mainBytes int
 	main      []byte
 	blocks    [planBlocks]planBlock
@@ -53,6 +53,13 @@ type relState struct {
 	last    uint32              // block referenced last
 	targets [targetCount]uint32 // blocks that took new tuples, latest first
 	page    imageRef
+}
+
+// stride notes by how much an item lies behind the one before, if it does: at the next page it begins again.
+func (p *plan) stride(last, item uint32) {
+	if item > last {
+		p.step = item - last
+	}
 }
 
 // dictionary numbers the kinds, relations and plans of a stream.

@@ -83,6 +83,7 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 	b, k, x, last := r.main, &r.blocks[0], r.xact, r.plan.main
 	from := &r.blocks[min(1, r.n-1)]
 	old := m.oldItem(r, ctx, from)
+	r.plan.stride(at16(last, 4), old)
 	m.put16(b[4:], old)
 	m.mark(costOffset)
 	usual := len(last) == updateMain && le.Uint32(b) == r.xid && string(b[6:12]) == string(last[6:12])
@@ -120,7 +121,8 @@ func (m *model) oldItem(r *record, ctx uint32, from *block) uint32 {
 		return locked
 	}
 	p := m.store.page(from.rel, from.number)
-	next := at16(r.plan.main, 4) + 1
+	last := at16(r.plan.main, 4)
+	next := last + max(r.plan.step, 1)
 	if m.flag(ctx+ctxHeapOld, 1, v == next) {
 		return next
 	}
