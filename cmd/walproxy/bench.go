@@ -45,7 +45,7 @@ cover parsing, checksums, and decoding and comparing each frame before it counts
 	}
 	f, o := cmd.Flags(), &flags.options
 	f.StringVar(&flags.codec, "codec", "auto", "`CODEC`: "+strings.Join(recompress.Codecs(), ", "))
-	f.IntVar(&o.Recompress.Level, "level", 0, "effort `N` of zstd and lz4; 0 is the codec's default")
+	f.IntVar(&o.Recompress.Level, "level", 0, "effort `N`: 1, 3, 5, 10 or 16; 0 is the codec's default")
 	f.StringVar(&flags.distance, "reset-distance", config.Bytes(recompress.DefaultResetDistance).String(), "bytes of WAL in a window: a power of two from 1MiB to 64MiB (`SIZE`)")
 	f.StringVar(&flags.compress, "compress", "all", "`WORK` that is compressed: off, vacuum, physical, logical or all")
 	f.StringVar(&flags.maxRecord, "max-record-bytes", "0", "records above this `SIZE` are not compressed; 0: there is none")

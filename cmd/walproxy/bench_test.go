@@ -42,7 +42,7 @@ func TestBench(t *testing.T) {
 		{[]string{"bench", t.TempDir()}, exitFailure, "holds no WAL segments"},
 		{[]string{"bench", "--codec", "x", file}, exitUsage, "unknown codec"},
 		{[]string{"bench", "--level", "77", file}, exitUsage, "level 77"},
-		{[]string{"bench", "--codec", "model", "--level", "5", file}, exitUsage, "level 5: codec model has no levels"},
+		{[]string{"bench", "--codec", "none", "--level", "5", file}, exitUsage, "level 5: codec none has no levels"},
 		{[]string{"bench", "--reset-distance", "3MiB", file}, exitUsage, "reset distance"},
 		{[]string{"bench", "--flush", "always", file}, exitUsage, "want window, commit"},
 		{[]string{"bench", "--cpus", "-1", file}, exitUsage, "-1 processors"},
