@@ -32,11 +32,17 @@ func TestBench(t *testing.T) {
 	if code != exitOK || stderr != "" || !strings.Contains(out, "not WAL") || !strings.Contains(out, " frames; us per frame") {
 		t.Errorf("exit %d, stderr %q, %s", code, stderr, out)
 	}
+	profile := filepath.Join(t.TempDir(), "profile")
+	code, _, stderr = command("bench", "--cpu-profile", profile, file)
+	if content, err := os.ReadFile(profile); code != exitOK || stderr != "" || err != nil || !strings.HasPrefix(string(content), "\x1f\x8b") {
+		t.Errorf("exit %d, stderr %q, profile %q, %v", code, stderr, content, err)
+	}
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
+		{[]string{"bench", "--cpu-profile", profile + "/x", file}, exitFailure, "not a directory"},
 		{[]string{"bench"}, exitUsage, "see walproxy help"},
 		{[]string{"bench", file + ".none"}, exitFailure, "no such file"},
 		{[]string{"bench", t.TempDir()}, exitFailure, "holds no WAL segments"},
