@@ -52,7 +52,7 @@ const DefaultResetDistance = 4 << 20
 // Options choose a codec. The zero value is good: auto, the codec's default level, DefaultResetDistance.
 type Options struct {
 	Codec Codec
-	Level int // effort of zstd and lz4: 1, 3, 5, 10 or 16; 0 is the codec's default. The model has no levels
+	Level int // effort of all codecs but none: 1, 3, 5, 10 or 16; 0 is the default
 	// ResetDistance, in bytes, is a power of two from 1 MiB to 64 MiB. A Writer starts every stream over at multiples of it and
 	// cuts its frames there; a Reader refuses frames that cross one.
 	ResetDistance uint32
@@ -65,10 +65,9 @@ type Options struct {
 	RecordThreshold int64
 }
 
-// CheckLevel returns an error if a level is chosen that nothing would use: the model and none have none. Records that are coded alone
-// are zstd's.
+// CheckLevel returns an error if a level is chosen that nothing would use.
 func (o Options) CheckLevel() error {
-	if o.Level != 0 && o.RecordThreshold == 0 && (o.Codec == Model || o.Codec == None) {
+	if o.Level != 0 && o.Codec == None {
 		return fmt.Errorf("level %d: codec %s has no levels", o.Level, o.Codec)
 	}
 	return nil
@@ -135,7 +134,7 @@ func newEncoder(o Options) (encoder, link.Codec, error) {
 	case link.CodecRaw:
 		return nil, codec, nil
 	case link.CodecModel:
-		return &modelEncoder{model.NewEncoder()}, codec, nil
+		return &modelEncoder{model.NewEncoder(predictions[o.Level])}, codec, nil
 	case link.CodecLZ4:
 		e, err := lz4.NewEncoder(o.Level)
 		return &undoneEncoder{undo: undo.NewEncoder(), inner: e}, codec, err

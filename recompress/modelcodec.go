@@ -7,6 +7,9 @@ import (
 	"walproxy/recompress/model"
 )
 
+// predictions are how many the model combines for each decision, by level.
+var predictions = map[int]int{1: 1, 3: 1, 5: 2, 10: 3, 16: 4}
+
 // modelEncoder is a model.Encoder as an encoder. The model is large, so a defect in it must not end the process: a panic
 // becomes an error, the frame goes out raw and is counted as a mismatch, and Begin clears all of the model's state.
 type modelEncoder struct{ model *model.Encoder }

@@ -19,7 +19,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, o := range []Options{
 		{Codec: Zstd, ResetDistance: mib}, {Codec: Zstd, Level: 1, ResetDistance: mib}, {Codec: Zstd, Level: 5, ResetDistance: mib},
 		{Codec: Zstd, Level: 10, ResetDistance: mib}, {Codec: None, ResetDistance: mib}, {Codec: Zstd, ResetDistance: 64 * mib},
-		{Codec: Model, ResetDistance: mib}, {Codec: LZ4, ResetDistance: mib}, {Codec: LZ4, Level: 10, ResetDistance: mib},
+		{Codec: Model, ResetDistance: mib}, {Codec: Model, Level: 10, ResetDistance: mib}, {Codec: LZ4, ResetDistance: mib}, {Codec: LZ4, Level: 10, ResetDistance: mib},
 	} {
 		w, reader := mustWriter(t, o), mustReader(t, o)
 		for _, largest := range []int{300, 9000, 200_000, 3 * mib} {

@@ -27,7 +27,7 @@ compressed; other WAL, another cluster's, or another history of a timeline is an
 	}
 	f := cmd.Flags()
 	f.StringVar(&codec, "codec", "auto", "`CODEC`: "+strings.Join(recompress.Codecs(), ", "))
-	f.IntVar(&o.Level, "level", 0, "effort `N` of zstd and lz4; 0 is the codec's default")
+	f.IntVar(&o.Level, "level", 0, "effort `N`: 1, 3, 5, 10 or 16; 0 is the codec's default")
 	f.StringVar(&distance, "reset-distance", config.Bytes(recompress.DefaultResetDistance).String(), "bytes of WAL in a window: a power of two from 1MiB to 64MiB (`SIZE`)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "tell what was stored")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ type benchFlags struct {
 	compress, peers        string
 	maxRecord, threshold   string
 	json                   bool
+	profile                string
 	options                bench.Options
 }
 
@@ -45,7 +47,7 @@ cover parsing, checksums, and decoding and comparing each frame before it counts
 	}
 	f, o := cmd.Flags(), &flags.options
 	f.StringVar(&flags.codec, "codec", "auto", "`CODEC`: "+strings.Join(recompress.Codecs(), ", "))
-	f.IntVar(&o.Recompress.Level, "level", 0, "effort `N` of zstd and lz4; 0 is the codec's default")
+	f.IntVar(&o.Recompress.Level, "level", 0, "effort `N`: 1, 3, 5, 10 or 16; 0 is the codec's default")
 	f.StringVar(&flags.distance, "reset-distance", config.Bytes(recompress.DefaultResetDistance).String(), "bytes of WAL in a window: a power of two from 1MiB to 64MiB (`SIZE`)")
 	f.StringVar(&flags.compress, "compress", "all", "`WORK` that is compressed: off, vacuum, physical, logical or all")
 	f.StringVar(&flags.maxRecord, "max-record-bytes", "0", "records above this `SIZE` are not compressed; 0: there is none")
@@ -57,6 +59,7 @@ cover parsing, checksums, and decoding and comparing each frame before it counts
 	f.BoolVar(&o.ByKind, "by-kind", false, "also tell what kinds of records and page images the WAL consists of")
 	f.BoolVar(&o.Latency, "latency", false, "also tell how long single frames take, and the speed without the first window of each processor")
 	f.BoolVar(&flags.json, "json", false, "print one JSON object")
+	f.StringVar(&flags.profile, "cpu-profile", "", "write where the time goes to `FILE`, for go tool pprof")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := flags.parse(); err != nil {
 			return &usageError{err}
@@ -142,7 +145,12 @@ func (f *benchFlags) run(cmd *cobra.Command, paths []string) error {
 	if terminal, ok := cmd.ErrOrStderr().(*os.File); ok && term.IsTerminal(int(terminal.Fd())) {
 		f.options.Progress, clean = showProgress(terminal)
 	}
+	stop, err := startProfile(f.profile)
+	if err != nil {
+		return err
+	}
 	report, err := bench.Run(cmd.Context(), paths, f.options)
+	err = errors.Join(err, stop())
 	clean()
 	if report == nil {
 		return err
@@ -152,6 +160,24 @@ func (f *benchFlags) run(cmd *cobra.Command, paths []string) error {
 		return errors.Join(err, writeJSON(out, report))
 	}
 	return errors.Join(err, report.WriteTable(out, f.options))
+}
+
+// startProfile writes a profile to the file at path until stop is called; none if path is empty.
+func startProfile(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return file.Close()
+	}, nil
 }
 
 func writeJSON(w io.Writer, v any) error {

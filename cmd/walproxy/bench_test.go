@@ -32,17 +32,23 @@ func TestBench(t *testing.T) {
 	if code != exitOK || stderr != "" || !strings.Contains(out, "not WAL") || !strings.Contains(out, " frames; us per frame") {
 		t.Errorf("exit %d, stderr %q, %s", code, stderr, out)
 	}
+	profile := filepath.Join(t.TempDir(), "profile")
+	code, _, stderr = command("bench", "--cpu-profile", profile, file)
+	if content, err := os.ReadFile(profile); code != exitOK || stderr != "" || err != nil || !strings.HasPrefix(string(content), "\x1f\x8b") {
+		t.Errorf("exit %d, stderr %q, profile %q, %v", code, stderr, content, err)
+	}
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
+		{[]string{"bench", "--cpu-profile", profile + "/x", file}, exitFailure, "not a directory"},
 		{[]string{"bench"}, exitUsage, "see walproxy help"},
 		{[]string{"bench", file + ".none"}, exitFailure, "no such file"},
 		{[]string{"bench", t.TempDir()}, exitFailure, "holds no WAL segments"},
 		{[]string{"bench", "--codec", "x", file}, exitUsage, "unknown codec"},
 		{[]string{"bench", "--level", "77", file}, exitUsage, "level 77"},
-		{[]string{"bench", "--codec", "model", "--level", "5", file}, exitUsage, "level 5: codec model has no levels"},
+		{[]string{"bench", "--codec", "none", "--level", "5", file}, exitUsage, "level 5: codec none has no levels"},
 		{[]string{"bench", "--reset-distance", "3MiB", file}, exitUsage, "reset distance"},
 		{[]string{"bench", "--flush", "always", file}, exitUsage, "want window, commit"},
 		{[]string{"bench", "--cpus", "-1", file}, exitUsage, "-1 processors"},

@@ -23,7 +23,7 @@ func (m *model) btreeInsert(r *record, k *block, ctx uint32) {
 	b, x, last := k.data, r.xact, r.plan.blocks[0].data
 	tid := tidOf(x.block, x.offset)
 	info := at16(last, 6)
-	if m.flag(ctx+ctxTid, 0, string(b[:6]) == string(tid[:]) && at16(b, 6) == info) {
+	if m.Flag(ctx+ctxTid, 0, string(b[:6]) == string(tid[:]) && at16(b, 6) == info) {
 		if m.decoding {
 			copy(b, tid[:])
 		}
@@ -39,17 +39,20 @@ func (m *model) btreeInsert(r *record, k *block, ctx uint32) {
 // tid codes a TID near a block and item.
 func (m *model) tid(ctx uint32, b []byte, block, item uint32) {
 	v := at16(b, 0)<<16 | at16(b, 2)
-	v = block + uint32(m.Int(m.table, ctx+ctxTidBlock, int64(int32(v-block))))
+	v = block + uint32(m.Int(ctx+ctxTidBlock, int64(int32(v-block))))
 	m.put16(b, v>>16)
 	m.put16(b[2:], v&0xffff)
 	m.put16(b[4:], m.u16(ctx+ctxTidItem, []uint32{item + 1, item}, at16(b, 4)))
 }
 
-// btreeItem codes the main data of an insertion: the item of the new tuple, behind the one before if keys grow.
+// btreeItem codes the main data of an insertion: the item of the new tuple, behind the one before if keys grow, or as far behind it
+// as that was behind its own.
 func (m *model) btreeItem(r *record, ctx uint32) {
 	last := at16(r.plan.main, 0)
-	c := [...]uint32{last + 1, last}
-	m.put16(r.main, m.u16(ctx, c[:], at16(r.main, 0)))
+	c := [...]uint32{last + 1, last, last + r.plan.step}
+	item := m.u16(ctx, c[:], at16(r.main, 0))
+	m.put16(r.main, item)
+	r.plan.stride(last, item)
 	m.mark(costOffset)
 }
 

@@ -77,10 +77,10 @@ func (m *model) previousRecord(r *record) {
 	last := uint64(m.page.last)
 	switch {
 	case r.linked:
-	case m.flag(ctxPrev, 0, r.prev == last):
+	case m.Flag(ctxPrev, 0, r.prev == last):
 		r.prev = last
 	default:
-		r.prev = uint64(r.start) - m.Uint(m.table, ctxPrevOther, uint64(r.start)-r.prev)
+		r.prev = uint64(r.start) - m.Uint(ctxPrevOther, uint64(r.start)-r.prev)
 	}
 	if r.shape&shapeTopXid != 0 {
 		r.topXid = m.u32(ctxTopXid, []uint32{m.xacts.max}, r.topXid)
@@ -90,7 +90,7 @@ func (m *model) previousRecord(r *record) {
 // lengths codes the lengths of all parts: as in the last record of the plan, or one by one.
 func (m *model) lengths(r *record) {
 	p := r.plan
-	same := m.flag(p.ctx+ctxLength, int(p.history), r.sameLengths(p))
+	same := m.Flag(p.ctx+ctxLength, int(p.history), r.sameLengths(p))
 	p.history = p.history << 1 & 7
 	if same {
 		p.history |= 1
@@ -110,7 +110,7 @@ func (m *model) lengths(r *record) {
 	case r.shape&shapeMainShort != 0:
 		r.mainBytes = int(m.byteLike(p.ctx+ctxMainBytes, byte(p.mainBytes), byte(r.mainBytes)))
 	case r.shape&shapeMainLong != 0:
-		r.mainBytes = int(m.Uint(m.table, ctxMainBytes, uint64(r.mainBytes)))
+		r.mainBytes = int(m.Uint(ctxMainBytes, uint64(r.mainBytes)))
 	default:
 		r.mainBytes = 0
 	}

@@ -5,14 +5,20 @@ import (
 
 	"walproxy/protocol"
 	"walproxy/recompress/image"
+	"walproxy/recompress/rangecoder"
 )
 
 // Encoder codes the WAL of one stream, piece by piece. Not safe for concurrent use.
 type Encoder struct{ m *model }
 
-// NewEncoder returns an Encoder that needs Reset before its first piece.
-func NewEncoder() *Encoder {
+// MaxPredictions is how many predictions an Encoder can combine for each decision.
+const MaxPredictions = rangecoder.MaxPredictions
+
+// NewEncoder returns an Encoder that combines so many predictions for each decision, 1 to MaxPredictions: more are smaller and slower.
+// The stream says how many they are. The Encoder needs Reset before its first piece.
+func NewEncoder(predictions int) *Encoder {
 	e := &Encoder{m: newModel()}
+	e.m.predictions = predictions
 	if opener, err := image.NewOpener(); err == nil {
 		e.m.compressed.opener = opener
 	}
@@ -29,6 +35,7 @@ func (e *Encoder) Append(dst, wal []byte) []byte {
 	m.decoding = false
 	m.wal, m.at, m.end = wal, 0, len(wal)
 	m.Encode(dst)
+	m.begin()
 	for m.at < m.end {
 		m.item()
 	}
@@ -58,6 +65,7 @@ func (d *Decoder) Decode(dst, payload []byte, rawBytes int) ([]byte, error) {
 	m.decoding = true
 	m.wal, m.at, m.end = slices.Grow(dst, rawBytes), len(dst), len(dst)+rawBytes
 	m.Decode(payload)
+	m.begin()
 	for m.at < m.end && m.err == nil {
 		m.item()
 		if m.Overrun() {

@@ -17,7 +17,7 @@ type pair struct {
 	dec *Decoder
 }
 
-func newPair() pair { return pair{NewEncoder(), NewDecoder()} }
+func newPair() pair { return pair{NewEncoder(1), NewDecoder()} }
 
 func (p pair) reset(start protocol.LSN) {
 	p.enc.Reset(1, start)
@@ -174,12 +174,35 @@ func TestNotWAL(t *testing.T) {
 	}
 }
 
+// TestPredictions passes all samples with each number of predictions through one decoder, and in random pieces. More predictions make
+// the whole of them smaller.
+func TestPredictions(t *testing.T) {
+	random := rand.New(rand.NewPCG(16, 16))
+	dec := NewDecoder()
+	last := 0
+	for n := 1; n <= MaxPredictions; n++ {
+		p := pair{NewEncoder(n), dec}
+		all := 0
+		for _, s := range waltest.Samples(t) {
+			p.reset(s.Start)
+			all += p.pass(t, s.WAL)
+			p.split(t, s.Start, s.WAL, random, 20000)
+		}
+		t.Logf("%d predictions: %d bytes", n, all)
+		if n > 1 && all >= last {
+			t.Errorf("%d bytes with %d predictions, %d with one less", all, n, last)
+		}
+		last = all
+	}
+}
+
 // TestSameBytes shows that what an encoder did before a reset leaves no trace.
 func TestSameBytes(t *testing.T) {
 	all := waltest.Samples(t)
-	used := NewEncoder()
+	used := NewEncoder(1)
 	for i, s := range all {
-		fresh := NewEncoder()
+		used.m.predictions = 1 + i%MaxPredictions
+		fresh := NewEncoder(used.m.predictions)
 		fresh.Reset(1, s.Start)
 		used.Reset(1, s.Start)
 		if !bytes.Equal(fresh.Append(nil, s.WAL), used.Append(nil, s.WAL)) {
@@ -212,12 +235,13 @@ func TestNoAllocationPerRecord(t *testing.T) {
 
 // TestDamagedPayloads decodes payloads with changed bits, cut short or run into each other.
 func TestDamagedPayloads(t *testing.T) {
-	enc, dec := NewEncoder(), NewDecoder()
+	enc, dec := NewEncoder(1), NewDecoder()
 	rounds := 60
 	if *damageFlag > 0 {
 		rounds = *damageFlag
 	}
-	for _, s := range waltest.Samples(t) {
+	for i, s := range waltest.Samples(t) {
+		enc.m.predictions = 1 + i%MaxPredictions
 		enc.Reset(1, s.Start)
 		good := enc.Append(nil, s.WAL)
 		random := rand.New(rand.NewPCG(uint64(len(good)), 14))

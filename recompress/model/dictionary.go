@@ -30,7 +30,7 @@ type plan struct {
 	kind, rel int
 	ctx       uint32
 	history   uint32 // of the lengths as last time
-	step      uint32 // between the items of the last two records
+	step      uint32 // between the items of the last two records, see stride
 	mainBytes int
 	main      []byte
 	blocks    [planBlocks]planBlock
@@ -53,6 +53,13 @@ type relState struct {
 	last    uint32              // block referenced last
 	targets [targetCount]uint32 // blocks that took new tuples, latest first
 	page    imageRef
+}
+
+// stride notes by how much an item lies behind the one before, if it does: at the next page it begins again.
+func (p *plan) stride(last, item uint32) {
+	if item > last {
+		p.step = item - last
+	}
 }
 
 // dictionary numbers the kinds, relations and plans of a stream.
@@ -117,7 +124,7 @@ func (m *model) kind(r *record) {
 		if i == 1 && expected[0] == expected[1] {
 			break
 		}
-		if m.flag(two, place, hit) {
+		if m.Flag(two, place, hit) {
 			index = guess
 			break
 		}
@@ -149,9 +156,9 @@ func (m *model) kind(r *record) {
 
 // index codes a number below 1<<12.
 func (m *model) index(context uint32, v int) int {
-	high := m.Nibble(m.table.Group(context), v>>8&15)
-	middle := m.Nibble(m.table.Group(rangecoder.Hash(context, uint32(high)+1)), v>>4&15)
-	low := m.Nibble(m.table.Group(rangecoder.Hash(context, uint32(high<<4+middle)+0x101)), v&15)
+	high := m.Nibble(context, v>>8&15)
+	middle := m.Nibble(rangecoder.Hash(context, uint32(high)+1), v>>4&15)
+	low := m.Nibble(rangecoder.Hash(context, uint32(high<<4+middle)+0x101), v&15)
 	return high<<8 | middle<<4 | low
 }
 
@@ -177,7 +184,7 @@ func (r *record) fromKey(key []byte) {
 // newKind codes the key of a kind that was not met before.
 func (m *model) newKind(key []byte) {
 	d := &m.dict
-	n := int(m.Uint(m.table, ctxKindKey, uint64(len(key))))
+	n := int(m.Uint(ctxKindKey, uint64(len(key))))
 	if m.decoding {
 		if n < 5 || n > 5+3*(maxBlockID+1) || (n-5)%3 != 0 || len(d.kinds) >= maxKinds-1 {
 			m.corrupt("key of a kind")
@@ -186,7 +193,7 @@ func (m *model) newKind(key []byte) {
 		key = d.key[:n]
 	}
 	for i := range key {
-		key[i] = m.Byte(m.table, ctxKindKey+uint32(i+1)<<8, key[i])
+		key[i] = m.Byte(ctxKindKey+uint32(i+1)<<8, key[i])
 	}
 	if m.decoding && !validKey(key) {
 		m.corrupt("key of a kind")
@@ -231,7 +238,7 @@ func (m *model) relations(r *record) {
 		expected := &d.nextRel[ctx%predictions]
 		guess := int(*expected)
 		hit := guess < len(d.rels) && d.rels[guess].id == k.relation
-		if !m.flag(ctx, 0, hit) {
+		if !m.Flag(ctx, 0, hit) {
 			guess = m.otherRelation(k, rangecoder.Hash(r.kind.ctx+uint32(i), ctxRelIndex))
 		}
 		if guess >= len(d.rels) {
@@ -262,7 +269,7 @@ func (m *model) otherRelation(k *block, ctx uint32) int {
 		near = d.rels[index-1].id
 	}
 	for i := range k.relation {
-		k.relation[i] = m.Byte(m.table, rangecoder.Hash(uint32(i)<<8|uint32(near[i]), ctxRelID), k.relation[i])
+		k.relation[i] = m.Byte(rangecoder.Hash(uint32(i)<<8|uint32(near[i]), ctxRelID), k.relation[i])
 	}
 	d.relIndex[k.relation] = index
 	d.addRelation(k.relation)

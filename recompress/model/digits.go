@@ -78,7 +78,7 @@ func (m *model) digits(context uint32, b []byte, i, n int, guess uint32, matched
 	d := &m.text.digits
 	word := b[i : i+n]
 	if !matched && d.expected() {
-		if m.flag(ctxTextDigits, n, !m.decoding && d.fits(word)) {
+		if m.Flag(ctxTextDigits, n, !m.decoding && d.fits(word)) {
 			m.directDigits(word)
 			d.note(word)
 			return true
@@ -108,7 +108,7 @@ func (m *model) digitWords(p *rowPart, b []byte, i int, misses uint64) int {
 		}
 		fit = fit && d.fits(b[4*(i+k)-p.start:][:4])
 	}
-	if n < 2 || !m.flag(ctxTextDigits, 8+min(n, 7), fit) {
+	if n < 2 || !m.Flag(ctxTextDigits, 8+min(n, 7), fit) {
 		return 0
 	}
 	at := 4*i - p.start

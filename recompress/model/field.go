@@ -40,8 +40,7 @@ func (m *model) pick(context uint32, candidates []uint32, v uint32) int {
 			}
 		}
 	}
-	g := m.table.Group(context)
-	hit := m.Flag(&g[s.history&(1<<historyLen-1)], index == last)
+	hit := m.Flag(context, int(s.history&(1<<historyLen-1)), index == last)
 	s.history <<= 1
 	if hit {
 		s.history |= 1
@@ -52,7 +51,7 @@ func (m *model) pick(context uint32, candidates []uint32, v uint32) int {
 			index = 0
 		}
 	} else {
-		index = m.Nibble(m.table.Group(context+0x5bd1e995), index)
+		index = m.Nibble(context+0x5bd1e995, index)
 		if index >= n {
 			index = noPick
 		}
@@ -71,12 +70,11 @@ func (m *model) u16(context uint32, candidates []uint32, v uint32) uint32 {
 
 // literal16 codes a number of 16 bits in full.
 func (m *model) literal16(context, v uint32) uint32 {
-	g := m.table.Group(context)
-	if !m.Flag(&g[0], v > 255) { // the group's tree begins behind its first place
-		return uint32(m.Byte(m.table, context, byte(v)))
+	if !m.Flag(context, 0, v > 255) { // the group's tree begins behind its first place
+		return uint32(m.Byte(context, byte(v)))
 	}
-	high := m.Byte(m.table, context+1<<24, byte(v>>8))
-	return uint32(high)<<8 | uint32(m.Byte(m.table, rangecoder.Hash(context, uint32(high)+0x300), byte(v)))
+	high := m.Byte(context+1<<24, byte(v>>8))
+	return uint32(high)<<8 | uint32(m.Byte(rangecoder.Hash(context, uint32(high)+0x300), byte(v)))
 }
 
 // u32 codes a number of 32 bits: one of the candidates, or its distance from the first.
@@ -84,16 +82,15 @@ func (m *model) u32(context uint32, candidates []uint32, v uint32) uint32 {
 	if i := m.pick(context, candidates, v); i != noPick {
 		return candidates[i]
 	}
-	return candidates[0] + uint32(m.Int(m.table, context+1, int64(int32(v-candidates[0]))))
+	return candidates[0] + uint32(m.Int(context+1, int64(int32(v-candidates[0]))))
 }
 
 // byteLike codes a byte that is usually what it was before.
 func (m *model) byteLike(context uint32, before, v byte) byte {
-	g := m.table.Group(context)
-	if m.Flag(&g[before&15], v == before) {
+	if m.Flag(context, int(before&15), v == before) {
 		return before
 	}
-	return m.Byte(m.table, context+1, v)
+	return m.Byte(context+1, v)
 }
 
 // get and put of parts of a record: an encoder's record is the caller's and is never written to.

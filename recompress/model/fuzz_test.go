@@ -10,8 +10,9 @@ import (
 
 // FuzzDecode feeds damaged payloads of real WAL, and anything else: whatever comes back is an error or bytes of the right length.
 func FuzzDecode(f *testing.F) {
-	enc := NewEncoder()
-	for _, s := range waltest.Samples(f) {
+	enc := NewEncoder(1)
+	for i, s := range waltest.Samples(f) {
+		enc.m.predictions = 1 + i%MaxPredictions
 		wal := s.WAL[:min(len(s.WAL), 3*walPageBytes)]
 		enc.Reset(1, s.Start)
 		f.Add(enc.Append(nil, wal), uint64(s.Start), uint32(len(wal)))
@@ -33,12 +34,17 @@ func FuzzRoundTrip(f *testing.F) {
 	for _, s := range waltest.Samples(f) {
 		f.Add(s.WAL[:min(len(s.WAL), 3*walPageBytes)], uint64(s.Start), uint16(10000), false)
 	}
-	p := newPair()
+	dec := NewDecoder()
+	var pairs [MaxPredictions]pair
+	for i := range pairs {
+		pairs[i] = pair{NewEncoder(1 + i), dec}
+	}
 	f.Fuzz(func(t *testing.T, wal []byte, start uint64, cut uint16, sum bool) {
 		wal = bytes.Clone(wal)
 		if sum {
 			fixChecksums(wal)
 		}
+		p := pairs[cut%MaxPredictions]
 		p.reset(protocol.LSN(start))
 		n := min(int(cut), len(wal))
 		p.pass(t, wal[:n])

@@ -107,7 +107,7 @@ func (m *model) blockNumber(r *record, i int) {
 	} else if r.rmid == rmBtree && x.count > 0 {
 		k.number = m.nearby(k, x.values[0])
 	} else {
-		k.number = uint32(m.Uint(m.table, rangecoder.Hash(k.rel.ctx, ctxBlock), uint64(k.number)))
+		k.number = uint32(m.Uint(rangecoder.Hash(k.rel.ctx, ctxBlock), uint64(k.number)))
 	}
 	if target {
 		k.rel.target(k.number)
@@ -118,13 +118,13 @@ func (m *model) blockNumber(r *record, i int) {
 func (m *model) nearby(k *block, key uint32) uint32 {
 	t := m.near.of(k.rel.ctx)
 	if t == nil {
-		return uint32(m.Uint(m.table, rangecoder.Hash(k.rel.ctx, ctxBlock), uint64(k.number)))
+		return uint32(m.Uint(rangecoder.Hash(k.rel.ctx, ctxBlock), uint64(k.number)))
 	}
 	v, guess := k.number, t.predict(key, 0)
 	if t.trusted(14 * 8) {
-		v = guess + uint32(m.Int(m.table, ctxBlockNear, int64(int32(v-guess))))
+		v = guess + uint32(m.Int(ctxBlockNear, int64(int32(v-guess))))
 	} else {
-		v = uint32(m.Uint(m.table, rangecoder.Hash(k.rel.ctx, ctxBlock), uint64(v)))
+		v = uint32(m.Uint(rangecoder.Hash(k.rel.ctx, ctxBlock), uint64(v)))
 	}
 	t.add(key, v, 0, residualBits(v-guess))
 	return v

@@ -72,7 +72,7 @@ func (m *model) ginEntry(ctx uint32, t []byte, rel *relState) {
 	if list {
 		offset = int(le.Uint16(t[2:]))
 	}
-	list = m.flag(ctx+ctxGinEntry, 0, list)
+	list = m.Flag(ctx+ctxGinEntry, 0, list)
 	m.put16(t[6:], m.u16(ctx+ctxGinEntry+1, []uint32{uint32(len(t))&0x1fff | ref.info&^0x1fff}, at16(t, 6)))
 	ref.info = at16(t, 6)
 	if !list {

@@ -28,7 +28,7 @@ func (m *model) usualHead(r *record) bool {
 	}
 	p := d.plans[h.plan-1]
 	k := &d.kinds[p.kind]
-	if !m.flag(context+ctxHead, int(p.history), !m.decoding && m.isHead(r, h, p)) {
+	if !m.Flag(context+ctxHead, int(p.history), !m.decoding && m.isHead(r, h, p)) {
 		return false
 	}
 	if m.decoding {

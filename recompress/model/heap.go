@@ -54,7 +54,7 @@ func (m *model) heapInsert(r *record, ctx uint32) {
 func (m *model) heapDelete(r *record, ctx uint32) {
 	b, k, x, last := r.main, &r.blocks[0], r.xact, r.plan.main
 	usual := len(last) == deleteMain && le.Uint32(b) == r.xid && string(b[6:]) == string(last[6:])
-	if usual = m.flag(ctx+ctxHeapUsual, 0, usual) && len(last) == deleteMain; usual {
+	if usual = m.Flag(ctx+ctxHeapUsual, 0, usual) && len(last) == deleteMain; usual {
 		m.put32(b, r.xid)
 		if m.decoding {
 			copy(b[6:], last[6:])
@@ -83,10 +83,11 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 	b, k, x, last := r.main, &r.blocks[0], r.xact, r.plan.main
 	from := &r.blocks[min(1, r.n-1)]
 	old := m.oldItem(r, ctx, from)
+	r.plan.stride(at16(last, 4), old)
 	m.put16(b[4:], old)
 	m.mark(costOffset)
 	usual := len(last) == updateMain && le.Uint32(b) == r.xid && string(b[6:12]) == string(last[6:12])
-	if m.flag(ctx+ctxHeapUsual, 0, usual) && len(last) == updateMain {
+	if m.Flag(ctx+ctxHeapUsual, 0, usual) && len(last) == updateMain {
 		m.put32(b, r.xid)
 		if m.decoding {
 			copy(b[6:12], last[6:])
@@ -116,23 +117,24 @@ func (m *model) heapUpdate(r *record, ctx uint32) {
 // oldItem codes which item is updated: the one just locked, one of those known to be alive, or any.
 func (m *model) oldItem(r *record, ctx uint32, from *block) uint32 {
 	v := uint32(le.Uint16(r.main[4:]))
-	if locked := uint32(r.xact.locked); locked != 0 && m.flag(ctx+ctxHeapOld, 0, v == locked) {
+	if locked := uint32(r.xact.locked); locked != 0 && m.Flag(ctx+ctxHeapOld, 0, v == locked) {
 		return locked
 	}
 	p := m.store.page(from.rel, from.number)
-	next := at16(r.plan.main, 4) + 1
-	if m.flag(ctx+ctxHeapOld, 1, v == next) {
+	last := at16(r.plan.main, 4)
+	next := last + max(r.plan.step, 1)
+	if m.Flag(ctx+ctxHeapOld, 1, v == next) {
 		return next
 	}
 	if n := int(p.nLive); n > 0 {
 		i := p.liveIndex(v)
-		if m.flag(ctx+ctxHeapOld, 2+min(n, 13), i >= 0) {
+		if m.Flag(ctx+ctxHeapOld, 2+min(n, 13), i >= 0) {
 			if n == 1 {
 				return uint32(p.live[0])
 			}
 			group := ctx + ctxHeapOld + uint32(n)<<8
-			high := m.Bit(&m.table.Group(group)[0], i>>4&1)
-			i = high<<4 | m.Nibble(m.table.Group(group+uint32(high)<<16), i&15)
+			high := m.Bit(group, 0, i>>4&1)
+			i = high<<4 | m.Nibble(group+uint32(high)<<16, i&15)
 			return uint32(p.live[min(i, n-1)])
 		}
 	}
@@ -154,7 +156,7 @@ func (x *xact) updated(root, block, item uint32) {
 // tupleHead codes the header and null bitmap of a tuple as it is in a record, and returns their length.
 func (m *model) tupleHead(ctx uint32, b, last []byte) int {
 	if n := headEnd(last, 0); n <= len(b) && n <= len(last) {
-		if m.flag(ctx+ctxHeapHeader, 1, string(b[:n]) == string(last[:n])) {
+		if m.Flag(ctx+ctxHeapHeader, 1, string(b[:n]) == string(last[:n])) {
 			if m.decoding {
 				copy(b[:n], last)
 			}
@@ -164,7 +166,7 @@ func (m *model) tupleHead(ctx uint32, b, last []byte) int {
 	}
 	n := min(len(b), tupleHeader)
 	same := !m.decoding && len(last) >= n && string(b[:n]) == string(last[:n])
-	if m.flag(ctx+ctxHeapHeader, 0, same) {
+	if m.Flag(ctx+ctxHeapHeader, 0, same) {
 		if m.decoding && copy(b[:n], last) < n {
 			m.corrupt("tuple header")
 		}
@@ -224,7 +226,7 @@ func (m *model) updateFront(ctx uint32, b, last []byte, flags byte) (prefix, suf
 	lengths = min(lengths, len(b)&^1)
 	n = headEnd(last, lengths)
 	usual := n <= len(b) && n <= len(last)
-	if usual = m.flag(ctx+ctxHeapUsual, 0, usual && string(b[:n]) == string(last[:n])) && usual; usual {
+	if usual = m.Flag(ctx+ctxHeapUsual, 0, usual && string(b[:n]) == string(last[:n])) && usual; usual {
 		if m.decoding {
 			copy(b[:n], last)
 		}

@@ -71,7 +71,7 @@ func (m *model) plainImage(k *block) {
 	if !m.decoding {
 		kind = m.imageKind(k)
 	}
-	kind = imageKind(m.Symbol(m.table.Group(rangecoder.Hash(k.rel.ctx, ctxImageKind)), 2, int(kind)))
+	kind = imageKind(m.Symbol(rangecoder.Hash(k.rel.ctx, ctxImageKind), 2, int(kind)))
 	if kind == imageRaw {
 		m.bytes(rangecoder.Hash(k.rel.ctx, ctxImageRaw), k.image, nil)
 		m.mark(costImageRaw)
@@ -139,7 +139,7 @@ func (m *model) takeApart(k *block, kind imageKind) {
 	}
 	lower, upper := k.holeOffset, k.holeOffset+k.holeBytes
 	if k.holeBytes == 0 {
-		n := int(m.Uint(m.table, ctx+ctxImageItems, uint64(at16(m.image.page[:], pdLower)-pageHeaderBytes)/4))
+		n := int(m.Uint(ctx+ctxImageItems, uint64(at16(m.image.page[:], pdLower)-pageHeaderBytes)/4))
 		lower = pageHeaderBytes + 4*n
 		upper = lower
 	}
@@ -180,7 +180,7 @@ func (m *model) imageHeader(ctx uint32, p []byte, ref *imageRef) {
 	last := ref.header[:]
 	lsn := uint64(le.Uint32(p[pdLSN:]))<<32 | uint64(le.Uint32(p[pdLSN+4:]))
 	before := uint64(le.Uint32(last))<<32 | uint64(le.Uint32(last[4:]))
-	lsn = before + uint64(m.Int(m.table, h, int64(lsn-before)))
+	lsn = before + uint64(m.Int(h, int64(lsn-before)))
 	m.put32(p[pdLSN:], uint32(lsn>>32))
 	m.put32(p[pdLSN+4:], uint32(lsn))
 	m.put16(p[pdChecksum:], m.u16(h+1, []uint32{0}, at16(p, pdChecksum)))
@@ -195,7 +195,7 @@ func (m *model) imageItems(ctx uint32, p []byte, ref *imageRef, n, upper, specia
 	wasState := uint32(itemNormal)
 	miss := 0
 	for i := range n {
-		if i <= leadingItems && size > 0 && m.flag(ctx+ctxImageItem, 8+i, !m.decoding && regularItems(p, i, n, edge, size)) {
+		if i <= leadingItems && size > 0 && m.Flag(ctx+ctxImageItem, 8+i, !m.decoding && regularItems(p, i, n, edge, size)) {
 			if size > special || (n-i)*((size+7)&^7) > edge-upper {
 				m.corrupt("item outside its page")
 				return false
@@ -207,7 +207,7 @@ func (m *model) imageItems(ctx uint32, p []byte, ref *imageRef, n, upper, specia
 		offset, state, length := linePointer(le.Uint32(b))
 		expected := edge - (size+7)&^7
 		regular := state == itemNormal && length == size && offset == expected
-		if m.flag(ctx+ctxImageItem, min(miss, 7), regular) {
+		if m.Flag(ctx+ctxImageItem, min(miss, 7), regular) {
 			offset, state, length = expected, itemNormal, size
 			miss >>= 1
 		} else {
@@ -260,7 +260,7 @@ func layItems(p []byte, i, n, edge, size int) {
 
 // oddItem codes a line pointer that does not follow the rule.
 func (m *model) oddItem(ctx uint32, offset int, state uint32, length, edge, size int, was uint32) (int, uint32, int) {
-	state = uint32(m.Symbol(m.table.Group(ctx+ctxImageItem+(was+1)<<8), 2, int(state)))
+	state = uint32(m.Symbol(ctx+ctxImageItem+(was+1)<<8, 2, int(state)))
 	c := ctx + ctxImageItem + (state+9)<<8
 	if state == itemNormal {
 		length = int(m.u16(c, []uint32{uint32(size)}, uint32(length)))
@@ -275,11 +275,11 @@ func (m *model) oddItem(ctx uint32, offset int, state uint32, length, edge, size
 	if i := m.pick(c+4, []uint32{expected}, uint32(offset)); i != noPick {
 		offset = int(int32(expected))
 	} else {
-		aligned := m.flag(c+5, 0, offset%8 == 0)
+		aligned := m.Flag(c+5, 0, offset%8 == 0)
 		if aligned {
-			offset = int(m.Uint(m.table, c+6, uint64(offset/8))) * 8
+			offset = int(m.Uint(c+6, uint64(offset/8))) * 8
 		} else {
-			offset = int(m.Uint(m.table, c+7, uint64(offset)))
+			offset = int(m.Uint(c+7, uint64(offset)))
 		}
 	}
 	if offset < 0 || offset > 0x7fff || length > 0x7fff {
@@ -300,17 +300,17 @@ func (m *model) patches(p []byte, upper, special int) {
 				next++
 			}
 		}
-		more := m.flag(ctxImagePatch, min(count, 15), count < m.image.stale)
+		more := m.Flag(ctxImagePatch, min(count, 15), count < m.image.stale)
 		if !more {
 			return
 		}
-		skip := m.Uint(m.table, ctxImagePatch+1, uint64(next-at))
+		skip := m.Uint(ctxImagePatch+1, uint64(next-at))
 		next = at + int(min(skip, blockBytes))
 		if next >= special || count >= maxPatches {
 			m.corrupt("patch outside its page")
 			return
 		}
-		p[next] = m.Byte(m.table, ctxImagePatch+2, p[next])
+		p[next] = m.Byte(ctxImagePatch+2, p[next])
 		at = next + 1
 		count++
 	}

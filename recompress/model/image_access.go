@@ -61,7 +61,7 @@ func (m *model) hashTuple(t *moreTuples, b []byte) {
 	info := uint32(hashTupleBytes)
 	usual := !m.decoding && len(b) == hashTupleBytes && at16(b, 6) == info && at32(b, 12) == 0 && at32(b, 8)&(1<<t.shared-1) == t.low &&
 		at32(b, 8)>>t.shared >= t.last
-	if usual = m.flag(t.ctx+ctxMoreTuple, 1, usual); usual && len(b) != hashTupleBytes {
+	if usual = m.Flag(t.ctx+ctxMoreTuple, 1, usual); usual && len(b) != hashTupleBytes {
 		m.corrupt("tuple of a bucket")
 		return
 	}
@@ -72,7 +72,7 @@ func (m *model) hashTuple(t *moreTuples, b []byte) {
 		return
 	}
 	m.put16(b[6:], info)
-	d := m.Uint(m.table, ctxMoreKey+uint32(t.gap)<<8, uint64(at32(b, 8)>>t.shared-t.last))
+	d := m.Uint(ctxMoreKey+uint32(t.gap)<<8, uint64(at32(b, 8)>>t.shared-t.last))
 	t.last += uint32(d)
 	m.put32(b[8:], t.last<<t.shared|t.low)
 	m.put32(b[12:], 0)
@@ -144,7 +144,7 @@ func (m *model) revmap(ctx uint32, b []byte) {
 		for which < len(candidates) && candidates[which] != is {
 			which++
 		}
-		which = m.Symbol(m.table.Group(ctx+ctxMoreLink+uint32(last)<<8), 2, which)
+		which = m.Symbol(ctx+ctxMoreLink+uint32(last)<<8, 2, which)
 		last = which
 		if which < len(candidates) {
 			is = candidates[which]
@@ -164,14 +164,14 @@ func (m *model) revmap(ctx uint32, b []byte) {
 func (m *model) runs(context uint32, b []byte) {
 	was := byte(0)
 	for len(b) > 0 {
-		was = m.Byte(m.table, rangecoder.Hash(context, uint32(was)), b[0])
+		was = m.Byte(rangecoder.Hash(context, uint32(was)), b[0])
 		n := 1
 		for !m.decoding && n < len(b) && b[n] == was {
 			n++
 		}
-		if m.flag(context, 0, n == len(b)) {
+		if m.Flag(context, 0, n == len(b)) {
 			n = len(b)
-		} else if n = int(m.Uint(m.table, context+1<<8, uint64(n-1))) + 1; n < 1 || n > len(b) {
+		} else if n = int(m.Uint(context+1<<8, uint64(n-1))) + 1; n < 1 || n > len(b) {
 			m.corrupt("run of bytes")
 			return
 		}
@@ -200,9 +200,9 @@ func (m *model) freeSpace(b []byte) {
 			differs--
 		}
 		run := at - differs
-		if m.flag(ctxMoreBody+4, 0, differs < 0) {
+		if m.Flag(ctxMoreBody+4, 0, differs < 0) {
 			run = at + 1
-		} else if run = int(m.Uint(m.table, ctxMoreBody+5, uint64(run))); run < 0 || run > at {
+		} else if run = int(m.Uint(ctxMoreBody+5, uint64(run))); run < 0 || run > at {
 			m.corrupt("free space")
 			return
 		}
@@ -211,7 +211,7 @@ func (m *model) freeSpace(b []byte) {
 			at--
 		}
 		if at >= 0 {
-			m.put8(tree[at:], m.Byte(m.table, ctxMoreBody+6, tree[at]))
+			m.put8(tree[at:], m.Byte(ctxMoreBody+6, tree[at]))
 			at--
 		}
 	}

@@ -95,11 +95,11 @@ func (m *model) itemsAgain(ctx uint32, p []byte, ref *imageRef, n, upper, specia
 		if !m.decoding {
 			relation, ahead = a.find(p, i, n)
 		}
-		relation = m.Symbol(m.table.Group(ctxAgain+uint32(a.was)<<8), 2, relation)
+		relation = m.Symbol(ctxAgain+uint32(a.was)<<8, 2, relation)
 		a.was, a.place[i] = relation, notAgain
 		if relation <= againLater {
 			if relation == againLater {
-				ahead = int(m.Uint(m.table, ctxAgainSkip, uint64(ahead)))
+				ahead = int(m.Uint(ctxAgainSkip, uint64(ahead)))
 			}
 			if ahead < 0 || ahead > a.items {
 				m.corrupt("item of an earlier image")
@@ -136,7 +136,7 @@ func (m *model) itemAgain(i, ahead, offset int) (int, uint32, int) {
 	a.place[i] = int16(a.next)
 	a.next++
 	expected := was + a.shift
-	if m.flag(ctxAgainOffset, 0, offset == expected) {
+	if m.Flag(ctxAgainOffset, 0, offset == expected) {
 		offset = expected
 	} else {
 		offset = int(m.literal16(ctxAgainOffset+1, uint32(offset))) & 0x7fff
@@ -164,7 +164,7 @@ func (m *model) rowAgain(b []byte, k *block, item uint32) bool {
 	if len(old.data) != len(b) || old.low > 0 || old.high < len(b) {
 		return false
 	}
-	if !m.flag(ctxAgainTuple, 0, !m.decoding && string(old.data) == string(b)) {
+	if !m.Flag(ctxAgainTuple, 0, !m.decoding && string(old.data) == string(b)) {
 		return false
 	}
 	if m.decoding {

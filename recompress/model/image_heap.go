@@ -47,7 +47,7 @@ func (m *model) imageTupleHeader(ctx uint32, t []byte, k *block, item uint32) in
 	self := tidOf(k.number, uint16(item))
 	for place, last := range [...]*tupleHead{&ref.tuple, &ref.other} {
 		at := tupleData(last[:], len(t))
-		if !m.flag(c, place, !m.decoding && string(t[tupleCtid:tupleCtid+6]) == string(self[:]) && last.same(t, at)) {
+		if !m.Flag(c, place, !m.decoding && string(t[tupleCtid:tupleCtid+6]) == string(self[:]) && last.same(t, at)) {
 			continue
 		}
 		if at > len(last) {

@@ -88,7 +88,7 @@ func (m *model) scatteredTID(ctx uint32, t []byte, ref *imageRef, usual bool) bo
 	if size == 0 || size > uniformLimit {
 		return false
 	}
-	if !m.flag(ctx+ctxImageField, 14, usual && block <= ref.lastBlock && item-1 < items) {
+	if !m.Flag(ctx+ctxImageField, 14, usual && block <= ref.lastBlock && item-1 < items) {
 		return false
 	}
 	v := m.Uniform(uint32(size), block*items+item-1)
@@ -110,7 +110,7 @@ func (m *model) nextTuple(ctx uint32, t []byte, ref *imageRef, length uint32) bo
 	tid := ref.tid
 	le.PutUint16(tid[4:], le.Uint16(tid[4:])+1)
 	info := length | ref.info&^0x1fff
-	if !m.flag(ctx+ctxImageField, 15, !m.decoding && string(t[:6]) == string(tid[:]) && at16(t, 6) == info) {
+	if !m.Flag(ctx+ctxImageField, 15, !m.decoding && string(t[:6]) == string(tid[:]) && at16(t, 6) == info) {
 		return false
 	}
 	ref.tid, ref.info = tid, info
@@ -138,9 +138,9 @@ func (m *model) imageTID(ctx uint32, t []byte, ref *imageRef) {
 	case i != noPick:
 		block = candidates[i]
 	case ref.tidCost[0] < ref.tidCost[1]:
-		block = was + uint32(m.Int(m.table, c+1, int64(int32(block-was))))
+		block = was + uint32(m.Int(c+1, int64(int32(block-was))))
 	default:
-		block = uint32(m.Uint(m.table, c+2, uint64(block)))
+		block = uint32(m.Uint(c+2, uint64(block)))
 	}
 	if i == noPick {
 		d := block - was

@@ -204,7 +204,7 @@ const (
 // moreImage codes the page in m.image.page, which is of form m.more.form.
 func (m *model) moreImage(k *block) {
 	f := m.more.form
-	f = pageForm(m.Nibble(m.table.Group(rangecoder.Hash(k.rel.ctx, ctxMoreForm)), int(f)))
+	f = pageForm(m.Nibble(rangecoder.Hash(k.rel.ctx, ctxMoreForm), int(f)))
 	if f >= formCount {
 		m.corrupt("form of a page")
 		return

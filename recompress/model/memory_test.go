@@ -42,7 +42,7 @@ func TestMemory(t *testing.T) {
 		return s.HeapAlloc
 	}
 	before := heap()
-	p := newPair()
+	p := pair{NewEncoder(MaxPredictions), NewDecoder()}
 	for range 3 {
 		for _, s := range all {
 			p.reset(s.Start)

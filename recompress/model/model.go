@@ -21,9 +21,10 @@ const (
 // model is the state of one stream in one direction.
 type model struct {
 	rangecoder.Coder
-	table    *rangecoder.Table
-	decoding bool
-	err      error // decoder: the first thing found wrong; nothing is coded after it
+	decoding    bool
+	begun       bool  // a piece of the stream was coded
+	predictions int   // encoder: for each decision
+	err         error // decoder: the first thing found wrong; nothing is coded after it
 
 	wal  []byte // encoder: the piece; decoder: the caller's buffer with what is decoded so far
 	at   int    // next byte of wal to code
@@ -52,7 +53,7 @@ type model struct {
 }
 
 func newModel() *model {
-	m := &model{table: new(rangecoder.Table)}
+	m := &model{Coder: rangecoder.New()}
 	m.dict.init()
 	m.rows.init()
 	m.text.init()
@@ -65,14 +66,14 @@ func (m *model) reset(tli protocol.Timeline, start protocol.LSN) {
 	if m.used {
 		m.forget()
 	}
-	m.used = true
+	m.used, m.begun = true, false
 	m.page = pageState{pos: start, tli: uint32(tli), segment: 16 << 20}
 }
 
 // forget makes the model as it was made, but keeps its memory. One that was never used is that already: clearing it would make the
 // system find pages for all of its tables, most of which a small stream never touches.
 func (m *model) forget() {
-	m.table.Reset()
+	m.Forget()
 	m.err = nil
 	m.dict.reset()
 	m.xacts = transactions{}
@@ -88,9 +89,13 @@ func (m *model) forget() {
 	m.compressed.reset()
 }
 
-// flag codes a truth value in one of the sixteen places of a context.
-func (m *model) flag(context uint32, place int, v bool) bool {
-	return m.Flag(&m.table.Group(context)[place&15], v)
+// begin codes, in front of a stream's first piece, how many predictions are combined for each decision.
+func (m *model) begin() {
+	if m.begun {
+		return
+	}
+	m.begun = true
+	m.Predict(1 + int(m.Direct(2, uint64(m.predictions-1))))
 }
 
 // corrupt notes that a decoder met what no encoder writes.

@@ -88,7 +88,7 @@ func (m *model) pageHeader() {
 			}
 		}
 	}
-	kind = m.Symbol(m.table.Group(ctxHeader+uint32(p.lastKind)<<8), 2, kind)
+	kind = m.Symbol(ctxHeader+uint32(p.lastKind)<<8, 2, kind)
 	p.lastKind = kind
 	switch kind {
 	case headerExpected:
@@ -151,10 +151,10 @@ func (m *model) otherHeader() {
 
 // number codes v as expected or in full.
 func (m *model) number(place int, expected, v uint64) uint64 {
-	if m.flag(ctxHeaderField, place, v == expected) {
+	if m.Flag(ctxHeaderField, place, v == expected) {
 		return expected
 	}
-	return m.Uint(m.table, ctxHeaderField+uint32(place+1)<<8, v)
+	return m.Uint(ctxHeaderField+uint32(place+1)<<8, v)
 }
 
 // followBytes learns from b, bytes of unknown meaning at pos; first tells that no record was in progress. If they are the head

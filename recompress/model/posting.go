@@ -140,7 +140,7 @@ func (m *model) postingList(b, old []byte, ref *postingRef, chained bool) int {
 	if !m.decoding {
 		n, size = parsePostings(b, p.items[:])
 	}
-	if !m.flag(ctxPosting, 0, n > 0) {
+	if !m.Flag(ctxPosting, 0, n > 0) {
 		return 0
 	}
 	was, _ := parsePostings(old, p.old[:])
@@ -148,7 +148,7 @@ func (m *model) postingList(b, old []byte, ref *postingRef, chained bool) int {
 	if was > 0 {
 		n = int(m.u32(ctxPostingCount, likely[:], uint32(n)))
 	} else {
-		n = int(m.Uint(m.table, ctxPostingCount+2, uint64(n)))
+		n = int(m.Uint(ctxPostingCount+2, uint64(n)))
 	}
 	if n < 1 || n > maxPostings {
 		m.corrupt("posting list")
@@ -183,14 +183,14 @@ func (m *model) keptPostings(n, was int) (head, tail int) {
 			tail++
 		}
 	}
-	if m.flag(ctxPostingKept, 0, head == most) {
+	if m.Flag(ctxPostingKept, 0, head == most) {
 		head = most
 	} else {
-		head = int(m.Uint(m.table, ctxPostingKept+0x100, uint64(head)))
-		if head < most && m.flag(ctxPostingKept, 1, head+tail == most) {
+		head = int(m.Uint(ctxPostingKept+0x100, uint64(head)))
+		if head < most && m.Flag(ctxPostingKept, 1, head+tail == most) {
 			tail = most - head
 		} else {
-			tail = int(m.Uint(m.table, ctxPostingKept+0x200, uint64(tail)))
+			tail = int(m.Uint(ctxPostingKept+0x200, uint64(tail)))
 		}
 	}
 	if head < 0 || tail < 0 || head > most || tail > most-head {
@@ -224,7 +224,7 @@ func (m *model) newPostings(ref *postingRef, low, high, n int, chained bool) {
 			most = max(most, v&postingMaxItem)
 		}
 	}
-	if !m.flag(ctxPostingRows, 0, most == rows) {
+	if !m.Flag(ctxPostingRows, 0, most == rows) {
 		rows = uint64(m.literal16(ctxPostingRows+0x100, uint32(most)))
 		if rows == 0 || rows > postingMaxItem {
 			m.corrupt("posting list")
@@ -240,13 +240,13 @@ func (m *model) newPostings(ref *postingRef, low, high, n int, chained bool) {
 	if follows {
 		place = ref.place(before)
 	}
-	if !follows || !m.flag(ctxPostingFirst, 0, p.items[low] > before) {
-		place = m.Uint(m.table, ctxPostingFirst+0x100+uint32(ref.gap+4)>>3, ref.place(p.items[low]))
+	if !follows || !m.Flag(ctxPostingFirst, 0, p.items[low] > before) {
+		place = m.Uint(ctxPostingFirst+0x100+uint32(ref.gap+4)>>3, ref.place(p.items[low]))
 		p.put(ref, low, place, m.decoding)
 		at++
 	}
 	for ; at < high; at++ {
-		d := m.Uint(m.table, ctxPostingGap+uint32(ref.gap+4)>>3<<8, ref.place(p.items[at])-place-1)
+		d := m.Uint(ctxPostingGap+uint32(ref.gap+4)>>3<<8, ref.place(p.items[at])-place-1)
 		ref.gap = (ref.gap*7 + bits.Len64(d)<<4) / 8
 		place += d + 1
 		p.put(ref, at, place, m.decoding)

@@ -193,7 +193,7 @@ func (v version) from(n int) version {
 
 // tail codes what is behind the words of a row.
 func (m *model) tail(c *rowClass, b, old []byte) {
-	if len(b) == len(old) && m.flag(c.ctx+ctxRowText, 0, string(b) == string(old)) {
+	if len(b) == len(old) && m.Flag(c.ctx+ctxRowText, 0, string(b) == string(old)) {
 		if m.decoding {
 			copy(b, old)
 		}

@@ -96,9 +96,8 @@ func (m *model) miss(p *rowPart, w *word, v uint32, b []byte) uint32 {
 			}
 		}
 	}
-	g := m.table.Group(w.ctx + ctxWordLiteral)
-	if !m.Flag(&g[s.choice&7], guess == guessCount) {
-		if guess = m.Nibble(m.table.Group(w.ctx+ctxWordLiteral<<1), guess); guess >= guessCount {
+	if !m.Flag(w.ctx+ctxWordLiteral, int(s.choice&7), guess == guessCount) {
+		if guess = m.Nibble(w.ctx+ctxWordLiteral<<1, guess); guess >= guessCount {
 			guess = guessSame
 		}
 		s.choice = uint8(guess)
@@ -138,11 +137,11 @@ func (m *model) residual(p *rowPart, w *word, v uint32, b []byte) uint32 {
 	}
 	switch {
 	case near != nil && near.trusted(s.cost[best]):
-		v = guess + uint32(m.Int(m.table, w.ctx+ctxWordNear, int64(int32(v-guess))))
+		v = guess + uint32(m.Int(w.ctx+ctxWordNear, int64(int32(v-guess))))
 	case s.seen && w.n == 4 && s.cost[best] >= noiseCost && s.text >= noiseText:
 		v = uint32(m.Direct(32, uint64(v)))
 	case s.seen && int(s.cost[best]) < int(s.text)*w.n+numberBonus && (w.n == 4 || w.hasOld):
-		v = bases[best] + uint32(m.Int(m.table, w.ctx+ctxWordBytes+uint32(best), int64(int32(v-bases[best]))))
+		v = bases[best] + uint32(m.Int(w.ctx+ctxWordBytes+uint32(best), int64(int32(v-bases[best]))))
 	default:
 		before := m.Spent()
 		v = m.wordText(p, w, v, b)

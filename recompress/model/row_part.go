@@ -192,8 +192,7 @@ func (t *rows) accompany(c *rowClass, x *xact) {
 func (m *model) mask(p *rowPart, hits uint64) uint64 {
 	s := p.set
 	last := s.hits[0] & p.all
-	g := m.table.Group(p.class.ctx + ctxMask)
-	same := m.Flag(&g[s.history&15], hits == last)
+	same := m.Flag(p.class.ctx+ctxMask, int(s.history&15), hits == last)
 	s.history <<= 1
 	if same {
 		s.history |= 1
@@ -221,14 +220,14 @@ func (m *model) otherMask(p *rowPart, hits uint64) uint64 {
 	for at := p.first &^ 7; at <= p.last; at += 8 {
 		all := p.all & (255 << at)
 		last := s.hits[0] & all
-		if p.last-p.first >= 8 && m.flag(p.class.ctx+ctxMaskPart, at/8, hits&all == last) {
+		if p.last-p.first >= 8 && m.Flag(p.class.ctx+ctxMaskPart, at/8, hits&all == last) {
 			out |= last
 			continue
 		}
 		for ; all != 0; all &= all - 1 {
 			i := bits.TrailingZeros64(all)
 			place := s.hits[0]>>i&1 | s.hits[1]>>i&1<<1 | s.hits[2]>>i&1<<2 | s.hits[3]>>i&1<<3
-			if m.flag(rangecoder.Hash(p.class.ctx+uint32(i), ctxWord), int(place), hits>>i&1 != 0) {
+			if m.Flag(rangecoder.Hash(p.class.ctx+uint32(i), ctxWord), int(place), hits>>i&1 != 0) {
 				out |= 1 << i
 			}
 		}

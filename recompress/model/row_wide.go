@@ -97,11 +97,11 @@ func (m *model) wideRow(p *rowPart, b []byte, wides uint64) {
 func (m *model) wide(z *zeros, ctx uint32, before, v uint64) uint64 {
 	d := v - before
 	shift := z.shift
-	if shift > 0 && !m.flag(ctx+ctxWordWide, 1, d&(1<<shift-1) == 0) {
+	if shift > 0 && !m.Flag(ctx+ctxWordWide, 1, d&(1<<shift-1) == 0) {
 		shift = 0
 	}
 	q := int64(d) >> shift
-	u := m.Near(m.table, ctx+ctxWordWide<<1+uint32(z.usual)<<8, int(z.usual), uint64(q<<1)^uint64(q>>63))
+	u := m.Near(ctx+ctxWordWide<<1+uint32(z.usual)<<8, int(z.usual), uint64(q<<1)^uint64(q>>63))
 	if length := bits.Len64(u); length > int(z.usual)+7 || length+7 < int(z.usual) {
 		z.usual = uint8(length)
 	}

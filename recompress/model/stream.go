@@ -56,8 +56,7 @@ func (m *model) item() {
 	if p.rest > 0 {
 		place += 16
 	}
-	g := m.table.Group(ctxItem + uint32(place)<<8)
-	kind = itemKind(m.Symbol(g, 2, int(kind)))
+	kind = itemKind(m.Symbol(ctxItem+uint32(place)<<8, 2, int(kind)))
 	p.lastItem = kind
 	switch kind {
 	case itemRecord:
@@ -91,7 +90,7 @@ func (m *model) usual() bool {
 	if n > 0 {
 		place += 4
 	}
-	if !m.flag(ctxUsual, place, hit) {
+	if !m.Flag(ctxUsual, place, hit) {
 		return false
 	}
 	if m.decoding {
@@ -112,7 +111,7 @@ func (m *model) padding() {
 	}
 	n = min(n, m.end-m.at)
 	zero := !m.decoding && wal.IsZero(m.wal[m.at:m.at+n])
-	if m.flag(ctxPadding, int(p.lastItem), zero) {
+	if m.Flag(ctxPadding, int(p.lastItem), zero) {
 		m.emitZeros(n)
 	}
 }
@@ -143,9 +142,9 @@ func (m *model) zerosItem() {
 		}
 	}
 	left := m.end - m.at
-	if m.flag(ctxZeros, 0, n == left) {
+	if m.Flag(ctxZeros, 0, n == left) {
 		n = left
-	} else if n = int(m.Uint(m.table, ctxZeros+0x100, uint64(n))); n < 1 || n > left {
+	} else if n = int(m.Uint(ctxZeros+0x100, uint64(n))); n < 1 || n > left {
 		m.corrupt("run of zeros too long")
 		return
 	}

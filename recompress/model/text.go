@@ -48,7 +48,7 @@ func (m *model) bytes(context uint32, b, previous []byte) {
 	}
 	if len(b) == len(previous) {
 		same := !m.decoding && string(b) == string(previous)
-		if m.flag(context+ctxTextSame, 0, same) {
+		if m.Flag(context+ctxTextSame, 0, same) {
 			if m.decoding {
 				copy(b, previous)
 			}
@@ -67,7 +67,7 @@ func (m *model) bytes(context uint32, b, previous []byte) {
 func (m *model) area(context uint32, at *cursor, b, previous []byte) {
 	if len(b) >= storedBytes {
 		noise := !m.decoding && isNoise(b)
-		if m.flag(ctxTextStored, 0, noise) {
+		if m.Flag(ctxTextStored, 0, noise) {
 			m.Bytes(b)
 			*at = cursor{}
 			return
@@ -121,7 +121,7 @@ func (m *model) step(context uint32, at *cursor, b []byte, i, n int, previous []
 	}
 	hit := false
 	if at.from > 0 {
-		if hit = m.flag(ctxTextMatch, min(at.run, 15), v == guess); hit {
+		if hit = m.Flag(ctxTextMatch, min(at.run, 15), v == guess); hit {
 			v = guess
 		}
 	}
@@ -131,7 +131,7 @@ func (m *model) step(context uint32, at *cursor, b []byte, i, n int, previous []
 		if same {
 			place += 8
 		}
-		if hit = m.flag(context+ctxTextPrevious, place, v == before); hit {
+		if hit = m.Flag(context+ctxTextPrevious, place, v == before); hit {
 			v = before
 		}
 	}
@@ -186,7 +186,7 @@ func (m *model) literals(context uint32, b []byte, i, n int, guess uint32, match
 			}
 			ctx = rangecoder.Hash(p1|p2<<8, ctxTextByte)
 		}
-		c := m.Byte(m.table, ctx, b[at])
+		c := m.Byte(ctx, b[at])
 		m.put8(b[at:], c)
 		if matched && c != byte(guess>>(8*k)) {
 			matched = false

@@ -88,7 +88,7 @@ func (m *model) transaction(r *record) {
 			ctx = rangecoder.Hash(x.k1*31+previous, ctxXactOther+uint32(min(i, 3))<<4)
 			place = bits.Len32(t.now - x.last)
 		}
-		if m.flag(ctx, place, index == i) {
+		if m.Flag(ctx, place, index == i) {
 			slot := t.order[i]
 			copy(t.order[1:i+1], t.order[:i])
 			t.order[0] = slot
@@ -97,7 +97,7 @@ func (m *model) transaction(r *record) {
 			return
 		}
 	}
-	r.xid = t.max + uint32(m.Int(m.table, ctxXactNew, int64(int32(r.xid-t.max))))
+	r.xid = t.max + uint32(m.Int(ctxXactNew, int64(int32(r.xid-t.max))))
 	if int32(r.xid-t.max) > 0 || t.max == 0 {
 		t.max = r.xid
 	}

@@ -25,6 +25,7 @@ var (
 	fieldFlag = flag.Bool("fields", false, "print what each field costs")
 	roundFlag = flag.Int("rounds", 1, "the best of so many rounds is shown")
 	liveFlag  = flag.Bool("live", true, "code per commit too")
+	predFlag  = flag.Int("predictions", 1, "predictions that are combined for each decision")
 	peersFlag = flag.Bool("peers", false, "code the same bytes with zstd -3")
 )
 
@@ -105,7 +106,7 @@ type result struct {
 
 // roundTrip codes wal in windows, in pieces that end at ends (nil: whole windows), and decodes it again.
 func roundTrip(tb testing.TB, tli protocol.Timeline, start protocol.LSN, wal []byte, ends []int, costs *Costs) result {
-	enc, dec := NewEncoder(), NewDecoder()
+	enc, dec := NewEncoder(*predFlag), NewDecoder()
 	enc.m.cost = costs
 	runtime.LockOSThread() // cpu counts one thread
 	defer runtime.UnlockOSThread()

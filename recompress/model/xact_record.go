@@ -5,7 +5,7 @@ package model
 // Source: PostgreSQL src/include/access/xact.h, xl_xact_commit (13-18).
 func (m *model) xactMain(r *record, ctx uint32) {
 	b, t := r.main, &m.rows
-	t.time += uint64(m.Int(m.table, ctxTime, int64(le.Uint64(b)-t.time)))
+	t.time += uint64(m.Int(ctxTime, int64(le.Uint64(b)-t.time)))
 	if m.decoding {
 		le.PutUint64(b, t.time)
 	}

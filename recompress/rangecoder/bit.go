@@ -2,9 +2,9 @@ package rangecoder
 
 import "math/bits"
 
-// Prob is an adaptive probability: how likely the next bit is one, and how often it was used. The zero Prob is even odds and
+// prob is an adaptive probability: how likely the next bit is one, and how often it was used. The zero prob is even odds and
 // learns fastest. The upper 22 bits hold the probability with its top bit inverted, the lower 10 the count.
-type Prob uint32
+type prob uint32
 
 const (
 	countBits  = 10
@@ -27,8 +27,12 @@ var rate = func() (r [countMask + 1]uint32) {
 	return r
 }()
 
-// Flag codes a truth value with the probability p that it is true, and teaches p. It branches on the value, as its callers do.
-func (c *Coder) Flag(p *Prob, flag bool) bool {
+// Flag codes a truth value in one of the sixteen places of a context. It branches on the value, as its callers do.
+func (c *Coder) Flag(context uint32, place int, flag bool) bool {
+	if c.mixer != nil {
+		return c.mixedFlag(context, place, flag)
+	}
+	p := &c.table.group(context)[place&15]
 	bound := p.share(c.width)
 	if c.decoding {
 		flag = c.code < bound
@@ -54,23 +58,23 @@ func (c *Coder) Flag(p *Prob, flag bool) bool {
 	return flag
 }
 
-// Bit codes one bit, 0 or 1.
-func (c *Coder) Bit(p *Prob, bit int) int {
-	if c.Flag(p, bit != 0) {
+// Bit is Flag for a bit, 0 or 1.
+func (c *Coder) Bit(context uint32, place int, bit int) int {
+	if c.Flag(context, place, bit != 0) {
 		return 1
 	}
 	return 0
 }
 
 // share returns the part of an interval that belongs to bit one.
-func (p *Prob) share(width uint64) uint64 { return width >> 16 * uint64((uint32(*p)^even)>>16|1) }
+func (p *prob) share(width uint64) uint64 { return width >> 16 * uint64((uint32(*p)^even)>>16|1) }
 
 // learn moves the probability towards the bit that mask stands for: one, or 0.
-func (p *Prob) learn(mask uint64) {
+func (p *prob) learn(mask uint64) {
 	v := int64(int32(*p))
 	r := rate[v&countMask]
 	d := int64(mask&(certain<<countBits)) - even - v&^countMask
-	*p = Prob(uint32(v+d*int64(r&(1<<rateBits-1))>>rateBits&^countMask) + r>>rateBits)
+	*p = prob(uint32(v+d*int64(r&(1<<rateBits-1))>>rateBits&^countMask) + r>>rateBits)
 }
 
 // Direct codes the low n bits of v, n at most 64, at even odds and without a model.

@@ -21,9 +21,12 @@ const (
 	maxStripped = 8 // zero bytes left out at the end of a frame
 )
 
-// Coder is an encoder or a decoder of one frame at a time. The zero Coder is neither: call Encode or Decode first.
-// Not safe for concurrent use.
+// Coder is an encoder or a decoder of one frame at a time, with the probabilities that it has learnt. It is neither before the
+// first call of Encode or Decode. Not safe for concurrent use.
 type Coder struct {
+	table    *table
+	mixer    *mixer // nil: one prediction for each decision
+	idle     *mixer // kept for when it is needed again
 	decoding bool
 	low      uint64 // encoder: the lower end of the interval, behind the bytes in buf
 	code     uint64 // decoder: the coded number, relative to the lower end
@@ -33,14 +36,39 @@ type Coder struct {
 	shifts   int    // how often 32 bits left the interval
 }
 
+// New returns a Coder that knows nothing, with one prediction for each decision.
+func New() Coder { return Coder{table: new(table)} }
+
+// Forget makes the Coder as it was made, but keeps its memory.
+func (c *Coder) Forget() {
+	clear(c.table[:])
+	c.Predict(1)
+}
+
+// Predict has the Coder combine n predictions for each decision from now on, 1 to MaxPredictions. Both sides must do it in the same
+// places. Each takes another MiB of memory, from the first time on.
+func (c *Coder) Predict(n int) {
+	if c.mixer != nil {
+		c.mixer.forget()
+		c.idle, c.mixer = c.mixer, nil
+	}
+	if n == 1 {
+		return
+	}
+	if c.mixer = c.idle; c.mixer == nil {
+		c.mixer = newMixer()
+	}
+	c.mixer.use(n)
+}
+
 // Encode begins a frame that is appended to dst. The coder owns dst until Finish.
 func (c *Coder) Encode(dst []byte) {
-	*c = Coder{width: fullRange, buf: dst, base: len(dst)}
+	*c = Coder{table: c.table, mixer: c.mixer, idle: c.idle, width: fullRange, buf: dst, base: len(dst)}
 }
 
 // Decode begins to read the frame in payload, which must stay unchanged until the next call of Encode or Decode.
 func (c *Coder) Decode(payload []byte) {
-	*c = Coder{decoding: true, width: fullRange, buf: payload}
+	*c = Coder{table: c.table, mixer: c.mixer, idle: c.idle, decoding: true, width: fullRange, buf: payload}
 	c.code = uint64(c.next())<<shiftBits | uint64(c.next())
 }
 

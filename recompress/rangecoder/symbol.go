@@ -2,15 +2,19 @@ package rangecoder
 
 import "math/bits"
 
-// Group is the sixteen probabilities of one context: a tree for a symbol of up to four bits, or that many separate bits.
+// group is the sixteen probabilities of one context: a tree for a symbol of up to four bits, or that many separate bits.
 // It is one cache line.
-type Group [16]Prob
+type group [16]prob
 
-// Nibble codes a value of four bits.
-func (c *Coder) Nibble(g *Group, v int) int { return c.Symbol(g, 4, v) }
+// Nibble codes a value of four bits in a context.
+func (c *Coder) Nibble(context uint32, v int) int { return c.Symbol(context, 4, v) }
 
-// Symbol codes a value of n bits, at most 4.
-func (c *Coder) Symbol(g *Group, n, v int) int {
+// Symbol codes a value of n bits, at most 4, in a context.
+func (c *Coder) Symbol(context uint32, n, v int) int {
+	if c.mixer != nil {
+		return c.mixedSymbol(context, n, v)
+	}
+	g := c.table.group(context)
 	if c.decoding {
 		return c.decodeSymbol(g, n)
 	}
@@ -51,7 +55,7 @@ func (c *Coder) Symbol(g *Group, n, v int) int {
 	}
 }
 
-func (c *Coder) decodeSymbol(g *Group, n int) int {
+func (c *Coder) decodeSymbol(g *group, n int) int {
 	top := uint(1) << (n & 7)
 	at := uint(1)
 	code, width := c.code, c.width
@@ -87,17 +91,15 @@ func (c *Coder) decodeSymbol(g *Group, n int) int {
 
 const tableLog = 14
 
-// Table is the groups that contexts are hashed into, 1 MiB, which a core keeps near. Two contexts that meet in a group cost ratio,
-// nothing else. The zero Table is ready.
-type Table [1 << tableLog]Group
+// table is the groups that contexts are hashed into, 1 MiB, which a core keeps near. Two contexts that meet in a group cost ratio,
+// nothing else. The zero table is ready.
+type table [1 << tableLog]group
 
-// Reset forgets everything.
-func (t *Table) Reset() { clear(t[:]) }
+// group returns the group of a context. Contexts are hashed again here, so they may differ in a single bit.
+func (t *table) group(context uint32) *group { return &t[place(context)] }
 
-// Group returns the group of a context. Contexts are hashed again here, so they may differ in a single bit.
-func (t *Table) Group(context uint32) *Group {
-	return &t[context*0x9E3779B1>>(32-tableLog)]
-}
+// place returns where in a table the group of a context is.
+func place(context uint32) uint32 { return context * 0x9E3779B1 >> (32 - tableLog) }
 
 // Hash mixes two numbers into a context.
 func Hash(a, b uint32) uint32 {
@@ -106,9 +108,9 @@ func Hash(a, b uint32) uint32 {
 }
 
 // Byte codes a byte in a context.
-func (c *Coder) Byte(t *Table, context uint32, v byte) byte {
-	high := c.Nibble(t.Group(context), int(v>>4))
-	return byte(high<<4 | c.Nibble(t.Group(Hash(context, uint32(high)+1)), int(v&15)))
+func (c *Coder) Byte(context uint32, v byte) byte {
+	high := c.Nibble(context, int(v>>4))
+	return byte(high<<4 | c.Nibble(Hash(context, uint32(high)+1), int(v&15)))
 }
 
 const (
@@ -119,26 +121,25 @@ const (
 
 // Uint codes an unsigned number: its length in bits with a model, its leading bits too, the rest at even odds. Small numbers
 // and numbers of a stable magnitude are cheap.
-func (c *Coder) Uint(t *Table, context uint32, v uint64) uint64 {
+func (c *Coder) Uint(context uint32, v uint64) uint64 {
 	length := bits.Len64(v)
-	if n := c.Nibble(t.Group(context), min(length, lengthEscape)); n < lengthEscape {
+	if n := c.Nibble(context, min(length, lengthEscape)); n < lengthEscape {
 		length = n
 	} else {
-		length = c.longLength(t, context, length)
+		length = c.longLength(context, length)
 	}
-	return c.mantissa(t, context, length, modelledBits, v)
+	return c.mantissa(context, length, modelledBits, v)
 }
 
 // mantissa codes a number whose length in bits is known.
-func (c *Coder) mantissa(t *Table, context uint32, length, modelled int, v uint64) uint64 {
+func (c *Coder) mantissa(context uint32, length, modelled int, v uint64) uint64 {
 	if length <= 1 {
 		return uint64(length)
 	}
-	g := t.Group(context + uint32(length+1)<<24)
 	rest := length - 1
 	top := min(rest, modelled)
 	rest -= top
-	out := uint64(1<<top | c.Symbol(g, top, int(v>>rest&(1<<top-1))))
+	out := uint64(1<<top | c.Symbol(context+uint32(length+1)<<24, top, int(v>>rest&(1<<top-1))))
 	if rest == 0 {
 		return out
 	}
@@ -146,18 +147,18 @@ func (c *Coder) mantissa(t *Table, context uint32, length, modelled int, v uint6
 }
 
 // longLength codes a length from lengthEscape to 64.
-func (c *Coder) longLength(t *Table, context uint32, length int) int {
-	g := t.Group(context + 1<<24)
-	half := c.Nibble(g, min(length-lengthEscape, 30)>>1)
+func (c *Coder) longLength(context uint32, length int) int {
+	context += 1 << 24
+	half := c.Nibble(context, min(length-lengthEscape, 30)>>1)
 	if half == 15 {
 		return lengthLong + min(int(c.Direct(5, uint64(length-lengthLong)&31)), 64-lengthLong)
 	}
-	return lengthEscape + half<<1 + c.Bit(&g[0], (length-lengthEscape)&1)
+	return lengthEscape + half<<1 + c.Bit(context, 0, (length-lengthEscape)&1)
 }
 
 // Int codes a signed number that is small in magnitude more often than not.
-func (c *Coder) Int(t *Table, context uint32, v int64) int64 {
-	z := c.Uint(t, context, uint64(v<<1)^uint64(v>>63))
+func (c *Coder) Int(context uint32, v int64) int64 {
+	z := c.Uint(context, uint64(v<<1)^uint64(v>>63))
 	return int64(z>>1) ^ -int64(z&1)
 }
 
@@ -167,16 +168,16 @@ const (
 )
 
 // Near codes an unsigned number whose length in bits is expected to be near usual, with fewer steps than Uint.
-func (c *Coder) Near(t *Table, context uint32, usual int, v uint64) uint64 {
+func (c *Coder) Near(context uint32, usual int, v uint64) uint64 {
 	length := bits.Len64(v)
 	d := length - usual + nearSpan
 	if d < 0 || d >= nearEscape {
 		d = nearEscape
 	}
-	if d = c.Nibble(t.Group(context), d); d == nearEscape {
+	if d = c.Nibble(context, d); d == nearEscape {
 		length = min(int(c.Direct(7, uint64(length))), 64)
 	} else {
 		length = min(max(d+usual-nearSpan, 0), 64)
 	}
-	return c.mantissa(t, context, length, 1, v)
+	return c.mantissa(context, length, 1, v)
 }

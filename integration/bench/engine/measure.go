@@ -109,19 +109,21 @@ var levels = []int{1, 3, 5, 10, 16}
 // defaultLevel is the one that is used when none is asked for.
 const defaultLevel = zstd.DefaultLevel
 
-// settings returns every codec of this version, zstd at all levels.
+// settings returns every codec of this version, model and zstd at all levels. Level 1 of the model is its level 3.
 func (b *bench) settings() []setting {
 	var all []setting
 	for _, codec := range []string{"model", "zstd", "lz4", "none"} { // auto is one of them
 		if !slices.Contains(recompress.Codecs(), codec) {
 			continue
 		}
-		if b.quick || codec != "zstd" {
+		if b.quick || codec != "zstd" && codec != "model" {
 			all = append(all, setting{codec: codec})
 			continue
 		}
 		for _, level := range levels {
-			all = append(all, setting{codec: codec, level: level})
+			if codec != "model" || level > 1 {
+				all = append(all, setting{codec: codec, level: level})
+			}
 		}
 	}
 	return all

@@ -55,7 +55,7 @@ upstream: {conninfo: host=h, status_interval: 0s, link: on}
 			`spool.cap: "16GB" is not a size`, `spool.when_full: "drop" is not one of block, shed`, `spool.keep: "-1" is not a size`,
 			`spool.seal: "maybe" is not one of on, off, true, false`, `spool.fsync: "2" is not one of`, `log.level: "loud" is not one of`, `log.format: "xml" is not one of`,
 			`listen.wal_sender_timeout: "10" is not a duration`, `listen.max_connections: "many" is not a whole number`}},
-		{"level", enough + "recompress: {codec: model, level: 5}\n", []string{"recompress.level: codec model has no levels"}},
+		{"level", enough + "recompress: {codec: model, level: 4}\n", []string{"recompress.level: 4 is not one of [1 3 5 10 16]"}},
 		{"unknown codec", enough + "recompress: {codec: lzo}\n", []string{`recompress.codec: unknown codec "lzo": want auto, model, zstd, lz4 or none`}},
 		{"upstream", "data: {dir: d}\nupstream: {conninfo: h, create_slot: on, status_interval: -1s, receiver_timeout: 0s, backoff_min: 5s, backoff_max: 1s}\n",
 			[]string{"upstream.conninfo: is not a libpq connection string", "upstream.create_slot: needs upstream.slot", "upstream.status_interval: -1s",

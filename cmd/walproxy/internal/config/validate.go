@@ -8,7 +8,6 @@ import (
 	"walproxy/protocol"
 	"walproxy/protocol/link"
 	"walproxy/protocol/walsender"
-	"walproxy/recompress"
 	"walproxy/recompress/zstd"
 	"walproxy/slots"
 )
@@ -185,9 +184,6 @@ func (a *Archive) check(p *problems) {
 func (r *Recompress) check(p *problems) {
 	if !zstd.ValidLevel(r.Level) {
 		p.add("recompress.level", "%d is not one of %v", r.Level, zstd.Levels)
-	}
-	if r.Codec.Recompress() == recompress.Model && r.Level != zstd.DefaultLevel && r.RecordThreshold == 0 {
-		p.add("recompress.level", "codec model has no levels: leave it out, or take codec zstd, which is faster")
 	}
 	if !link.ValidResetDistance(uint64(r.ResetDistance)) {
 		p.add("recompress.reset_distance", "%s: must be a power of two from 1MiB to 64MiB", r.ResetDistance)
