@@ -17,10 +17,12 @@ const (
 // minCodedRun is the shortest run between raw ones that is worth a frame in the stream.
 const minCodedRun = 128
 
-// sorter tells which runs of WAL are to be carried how. A record that did not begin in the piece is carried as its beginning was.
+// sorter tells which runs of WAL are to be carried how. A record that did not begin in the piece is carried as its beginning was, but the
+// rest of one that goes over a reset boundary in the stream: windows are coded alike whatever was coded before.
 type sorter struct {
 	options  Options
 	standing bool // records that readers come for by their LSN stand in raw frames of their own
+	placed   bool // follow and current go on from the WAL before
 	follow   follower
 	current  carriage // of the record in progress
 	runs     []run
@@ -40,8 +42,8 @@ func (s *sorter) active() bool {
 
 // sort returns the runs of wal, which begins at start. They are valid until the next call.
 func (s *sorter) sort(start protocol.LSN, b []byte) []run {
-	if s.follow.pos != start {
-		s.follow, s.current = follower{pos: start, lost: uint64(start)%walPageBytes != 0}, streamed
+	if !s.placed || s.follow.pos != start {
+		s.placed, s.follow, s.current = true, follower{pos: start, lost: uint64(start)%walPageBytes != 0}, streamed
 	}
 	s.runs = s.runs[:0]
 	for len(b) > 0 {

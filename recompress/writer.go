@@ -40,7 +40,7 @@ type Writer struct {
 	payload []byte
 	decoded []byte
 
-	streamedBytes, streamedPayload int // of the frames in the stream since the window began: WAL, and what it became
+	streamedBytes, streamedPayload int // of the frames in the stream since the window began, or the last jump or Reset: WAL, and what it became
 
 	frames, rawFrames, mismatches, rawBytes, payloadBytes atomic.Uint64
 }
@@ -78,13 +78,12 @@ func (w *Writer) Write(tli protocol.Timeline, start protocol.LSN, wal []byte, em
 		return fmt.Errorf("write WAL at %s on timeline %d: %d bytes go beyond the largest LSN", start, tli, len(wal))
 	}
 	if tli != w.timeline || start != w.next {
-		w.stream = 0
+		w.Reset()
 	}
 	for len(wal) > 0 {
 		at := uint64(start) & (w.distance - 1)
 		if at == 0 {
-			w.stream = 0
-			w.streamedBytes, w.streamedPayload = 0, 0
+			w.Reset()
 			w.choose()
 		}
 		piece := wal[:min(uint64(len(wal)), w.distance-at)]
@@ -155,8 +154,11 @@ func (w *Writer) choose() {
 	w.coder = w.fast
 }
 
-// Reset makes the next frame start a stream.
-func (w *Writer) Reset() { w.stream = 0 }
+// Reset makes the next frame start a stream. What the Writer makes from then on does not depend on what it coded before.
+func (w *Writer) Reset() {
+	w.stream, w.streamedBytes, w.streamedPayload = 0, 0, 0
+	w.sorter.placed = false
+}
 
 // Stats returns the counts so far. It may be called at any time, from anywhere.
 func (w *Writer) Stats() Stats {

@@ -13,8 +13,8 @@ const (
 	maxBufferBytes = 256<<10 + 2*link.MaxFrameHeaderBytes
 )
 
-// frames reads the frames of one window file in order. The caller says how far the file is complete.
-type frames struct {
+// Frames reads the frames of one window file in order. The caller says how far the file is complete.
+type Frames struct {
 	file   io.ReaderAt
 	cursor link.Cursor
 	offset int64 // of the next frame
@@ -23,19 +23,24 @@ type frames struct {
 	calm   int // fetches since the last one that needed a large buffer
 }
 
+// NewFrames returns a reader of file that begins at offset, a frame's, with the cursor in front of it.
+func NewFrames(file io.ReaderAt, offset int64, cursor link.Cursor) *Frames {
+	return &Frames{file: file, offset: offset, cursor: cursor}
+}
+
 // calmFetches is after how many fetches without a large frame a large buffer is given up.
 const calmFetches = 64
 
 // seek goes to a frame whose offset and preceding cursor are known.
-func (r *frames) seek(offset int64, cursor link.Cursor) {
+func (r *Frames) seek(offset int64, cursor link.Cursor) {
 	r.cursor, r.offset, r.lo, r.hi = cursor, offset, 0, 0
 }
 
-// next returns the next frame and its encoded length. Its payload is valid until the next call. end is the length of the file
+// Next returns the next frame and its encoded length. Its payload is valid until the next call. end is the length of the file
 // that may be read. After an error the position is unchanged.
 //
 // Errors: io.EOF at end; link.ErrShort if end cuts a frame; what link.Cursor.Decode and the file return.
-func (r *frames) next(end int64) (link.Frame, int, error) {
+func (r *Frames) Next(end int64) (link.Frame, int, error) {
 	if r.offset >= end {
 		return link.Frame{}, 0, io.EOF
 	}
@@ -65,7 +70,7 @@ func (r *frames) next(end int64) (link.Frame, int, error) {
 const longBytes = 32 << 10
 
 // fetch sees to it that want bytes, or all up to end if fewer are left, are in the buffer.
-func (r *frames) fetch(end int64, want int) error {
+func (r *Frames) fetch(end int64, want int) error {
 	left := end - r.offset
 	want = int(min(int64(want), left))
 	if r.hi-r.lo >= want {
@@ -96,7 +101,7 @@ func (r *frames) fetch(end int64, want int) error {
 }
 
 // bufferSize returns how long the buffer should be for want bytes when left bytes of the file are unread.
-func (r *frames) bufferSize(left int64, want int) int {
+func (r *Frames) bufferSize(left int64, want int) int {
 	r.calm++
 	if want > maxBufferBytes {
 		r.calm = 0

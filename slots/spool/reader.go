@@ -24,7 +24,7 @@ type Reader struct {
 	sealed  int64        // where the frames of a sealed file end; 0 for a live one
 	index   link.Index   // of a sealed file, while the first frame is looked for
 	entry   int          // of index, where the file was entered; 0: at its first frame
-	frames  frames
+	frames  Frames
 	frame   link.Frame
 	ended   bool
 	closed  bool
@@ -143,7 +143,7 @@ func (r *Reader) try() (bool, error) {
 			size = r.sealed
 		}
 		at := seekPoint{offset: r.frames.offset, cursor: r.frames.cursor}
-		f, _, err := r.frames.next(size)
+		f, _, err := r.frames.Next(size)
 		switch {
 		case errors.Is(err, io.EOF) && !last:
 			return false, nil

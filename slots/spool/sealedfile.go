@@ -39,9 +39,9 @@ func (w *window) sealedEnd(file fs.File) (scanResult, error) {
 	if !ends {
 		return scanResult{}, w.bad(w.size.Load(), w.header.End, errNoEnd)
 	}
-	r := frames{file: file}
+	r := Frames{file: file}
 	r.seek(entry.Offset, index.Cursor(index.Len()-1))
-	f, _, err := r.next(w.size.Load())
+	f, _, err := r.Next(w.size.Load())
 	if err == nil && (f.Timeline != w.header.Timeline || f.Start != w.header.End) {
 		err = errDisorder
 	}

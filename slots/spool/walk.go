@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 	"path"
 	"strings"
 
@@ -22,8 +23,8 @@ type Entry struct {
 	Header *link.WindowHeader
 	Frame  *link.Frame // with its payload, valid during the visit only
 	Index  *link.Index // of a sealed window, behind its frames
-	// Err ends a file: link.ErrShort for an incomplete last frame, which a node that runs may be writing, else damage. Zeros behind the
-	// last frame are neither.
+	// Err ends a file: link.ErrShort for an incomplete last frame, which a node that runs may be writing, else damage: of class
+	// link.ErrCorrupt, *link.VersionError or *link.UnseenStreamError. Zeros behind the last frame are neither.
 	Err error
 }
 
@@ -35,7 +36,7 @@ func Walk(fsys fs.FS, name string, visit func(Entry) error) error {
 		fsys = fs.OS{}
 	}
 	if strings.HasSuffix(name, windowSuffix) {
-		return walkWindow(fsys, name, visit)
+		return WalkWindow(fsys, name, visit)
 	}
 	names, err := fsys.ReadDir(name)
 	if err != nil {
@@ -60,7 +61,11 @@ func Walk(fsys fs.FS, name string, visit func(Entry) error) error {
 	return nil
 }
 
-func walkWindow(fsys fs.FS, name string, visit func(Entry) error) (err error) {
+// WalkWindow is Walk for the window file at name, whatever its name. The errors of opening and reading the file are returned.
+func WalkWindow(fsys fs.FS, name string, visit func(Entry) error) (err error) {
+	if fsys == nil {
+		fsys = fs.OS{}
+	}
 	file, err := fsys.Open(name)
 	if err != nil {
 		return err
@@ -79,40 +84,50 @@ func walkWindow(fsys fs.FS, name string, visit func(Entry) error) (err error) {
 		return visit(Entry{File: name, Err: err})
 	}
 	if header.Kind == link.WindowSealed && size != header.FileBytes() {
-		err = fmt.Errorf("%w window: %d bytes, expected %d", link.ErrCorrupt, size, header.FileBytes())
+		err = &link.CorruptError{Timeline: header.Timeline, LSN: header.Start, What: fmt.Sprintf("the window's file has %d bytes, expected %d", size, header.FileBytes())}
 		return visit(Entry{File: name, Err: err})
 	}
 	if err := visit(Entry{File: name, Bytes: link.WindowHeaderBytes, Header: &header}); err != nil {
 		return err
 	}
 	if header.Kind != link.WindowSealed {
-		_, err := walkFrames(file, name, header, size, visit)
+		_, _, err := walkFrames(file, name, header, size, visit)
 		return err
 	}
-	whole, err := walkFrames(file, name, header, int64(header.IndexOffset), visit)
+	end, whole, err := walkFrames(file, name, header, int64(header.IndexOffset), visit)
 	if err != nil || !whole {
 		return err
 	}
 	w := &window{path: name, header: header}
 	index, err := w.readIndex(file, header)
+	if err == nil && end != header.End {
+		err = &link.CorruptError{Timeline: header.Timeline, LSN: end, What: fmt.Sprintf("the window is to end at %s", header.End)}
+	}
+	if damaged := (*CorruptError)(nil); errors.As(err, &damaged) {
+		err = damaged.Err
+	}
 	if err != nil {
 		return visit(Entry{File: name, Offset: int64(header.IndexOffset), Err: err})
 	}
 	return visit(Entry{File: name, Offset: int64(header.IndexOffset), Bytes: int(header.IndexBytes), Index: &index})
 }
 
-// walkFrames shows the frames up to size, and reports whether all of them were good.
-func walkFrames(file fs.File, name string, header link.WindowHeader, size int64, visit func(Entry) error) (whole bool, err error) {
+// walkFrames shows the frames up to size, and returns where their WAL ends and whether all of them were good.
+func walkFrames(file fs.File, name string, header link.WindowHeader, size int64, visit func(Entry) error) (end protocol.LSN, whole bool, err error) {
 	w := &window{path: name, header: header}
-	r := frames{file: file}
+	r := Frames{file: file}
 	r.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: header.ResetDistance})
 	before := scanResult{offset: r.offset, end: header.Start, cursor: r.cursor}
 	again := int64(0)
 	for {
 		offset := r.offset
-		f, n, err := r.next(size)
+		f, n, err := r.Next(size)
 		if errors.Is(err, io.EOF) {
-			return true, nil
+			return before.end, true, nil
+		}
+		var unreadable *iofs.PathError
+		if errors.As(err, &unreadable) {
+			return before.end, false, fmt.Errorf("walk %s: %w", name, err)
 		}
 		if err == nil {
 			err = w.follows(&f, before)
@@ -124,18 +139,24 @@ func walkFrames(file fs.File, name string, header link.WindowHeader, size int64,
 		}
 		if err != nil && header.Kind == link.WindowLive {
 			if blank, blankErr := blankFrom(file, offset, size); blank || blankErr != nil {
-				return blankErr == nil, blankErr
+				return before.end, blankErr == nil, blankErr
 			}
 			if writing, readErr := before.inProgress(file, size, err); writing || readErr != nil {
 				err = cmp.Or(readErr, link.ErrShort)
 			}
 		}
 		if err != nil {
-			return false, visit(Entry{File: name, Offset: offset, Err: err})
+			if errors.Is(err, errDisorder) {
+				err = fmt.Errorf("%w: %w", link.ErrCorrupt, err)
+			}
+			if header.Kind == link.WindowSealed && errors.Is(err, link.ErrShort) { // nobody is writing it
+				err = &link.CorruptError{Timeline: header.Timeline, LSN: before.end, What: "the frame goes beyond the last one's end"}
+			}
+			return before.end, false, visit(Entry{File: name, Offset: offset, Err: err})
 		}
 		before.offset, before.end, before.next, before.cursor = r.offset, f.End(), nextTimeline(&f), r.cursor
 		if err := visit(Entry{File: name, Offset: offset, Bytes: n, Frame: &f}); err != nil {
-			return false, err
+			return before.end, false, err
 		}
 	}
 }

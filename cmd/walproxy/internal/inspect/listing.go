@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"walproxy/protocol"
 	"walproxy/protocol/link"
 	"walproxy/recompress"
+	"walproxy/slots/spool"
 )
 
 // totals add up frames.
@@ -50,42 +50,79 @@ func (l *listing) printf(format string, args ...any) {
 	}
 }
 
+// errStop ends a walk through a file.
+var errStop = errors.New("nothing more is read")
+
 // file lists one window. Only a file that cannot be read is an error; a file that has vanished is not.
 func (l *listing) file(path, name string) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	w := &listedWindow{listing: l, name: name}
+	err := spool.WalkWindow(nil, path, w.entry)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case err != nil && !errors.Is(err, errStop):
 		return err
 	}
-	defer func() { _ = f.Close() }()
-	s, err := newScanner(f)
-	if err != nil {
-		if !isFormat(err) {
-			return fmt.Errorf("read %s: %w", path, err)
-		}
-		l.printf("window %s\n", name)
-		l.stop(0, int64(len(s.rest())), err)
+	if w.header == nil {
 		l.end = 0
 		return nil
 	}
-	l.window(s, name)
-	if err := l.frames(s); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
+	l.printf("  to %s: %s\n\n", l.end, w.sum)
+	l.total.add(w.sum)
 	return nil
 }
 
-// isFormat reports whether err is about bytes that were read, not about reading them.
-func isFormat(err error) bool {
-	var version *link.VersionError
-	var unseen *link.UnseenStreamError
-	return errors.Is(err, link.ErrCorrupt) || errors.Is(err, link.ErrShort) || errors.As(err, &version) || errors.As(err, &unseen)
+// listedWindow is the state of a window that is listed.
+type listedWindow struct {
+	*listing
+	name   string
+	header *link.WindowHeader // once it was seen
+	reader *recompress.Reader
+	sum    totals
 }
 
-func (l *listing) window(s *scanner, name string) {
-	h := s.header
+// entry lists what a walk found.
+func (w *listedWindow) entry(e spool.Entry) (err error) {
+	switch {
+	case e.Err != nil:
+		return w.stop(e)
+	case e.Header != nil:
+		header := *e.Header
+		w.header = &header
+		w.window(header, w.name)
+		if w.options.Check {
+			w.reader, err = recompress.NewReader(recompress.Options{ResetDistance: header.ResetDistance})
+		}
+	case e.Index != nil:
+		if !w.options.WindowsOnly {
+			w.printf("  %8d  index, %d entries\n", e.Offset, e.Index.Len())
+		}
+	default:
+		err = w.take(e)
+	}
+	w.sum.file = e.Offset + int64(e.Bytes)
+	return err
+}
+
+// take lists a frame. A damaged one is the last one read.
+func (w *listedWindow) take(e spool.Entry) (err error) {
+	f := e.Frame
+	if w.options.Check {
+		w.decoded, err = w.reader.Decode(w.decoded[:0], f)
+	}
+	if err == nil {
+		err = w.frame(e.Offset, e.Bytes, f)
+	}
+	if err != nil {
+		w.damage(e.Offset, err)
+		return errStop
+	}
+	w.end = f.End()
+	w.sum.add(totals{frames: 1, wal: int64(f.RawLen), payload: int64(len(f.Payload))})
+	return nil
+}
+
+func (l *listing) window(h link.WindowHeader, name string) {
 	if l.timeline == h.Timeline && l.end != 0 && h.Start != l.end {
 		l.printf("gap: %s to %s on timeline %d is not here\n\n", l.end, h.Start, h.Timeline)
 	}
@@ -98,86 +135,17 @@ func (l *listing) window(s *scanner, name string) {
 	l.timeline, l.end = h.Timeline, h.Start
 }
 
-// frames lists the frames of a window and its sum.
-func (l *listing) frames(s *scanner) error {
-	reader, err := recompress.NewReader(recompress.Options{ResetDistance: s.header.ResetDistance})
-	if err != nil {
-		return err
-	}
-	var sum totals
-	for {
-		offset := s.offset
-		f, n, err := s.next()
-		if errors.Is(err, io.EOF) {
-			if err := l.index(s); err != nil {
-				return err
-			}
-			break
-		}
-		if err == nil && l.options.Check {
-			l.decoded, err = reader.Decode(l.decoded[:0], &f)
-		}
-		follows := f.Start == l.end || f.Codec == link.CodecTimelineEnd && f.Start < l.end // what was sent beyond the switch point
-		if err == nil && (!follows || f.Timeline != s.header.Timeline) {
-			err = &link.CorruptError{Timeline: f.Timeline, LSN: f.Start, What: fmt.Sprintf("the frame does not follow %s on timeline %d", l.end, l.timeline)}
-		}
-		if err != nil {
-			if !isFormat(err) {
-				return err
-			}
-			if s.header.Kind == link.WindowSealed {
-				l.damage(offset, err)
-			} else {
-				l.stop(offset, int64(len(s.rest())), err)
-			}
-			break
-		}
-		l.frame(offset, n, &f)
-		l.end = f.End()
-		sum.add(totals{frames: 1, wal: int64(f.RawLen), payload: int64(len(f.Payload))})
-	}
-	sum.file = s.offset
-	l.printf("  to %s: %s\n\n", l.end, sum)
-	l.total.add(sum)
-	return nil
-}
-
-// index lists the index of a sealed window and checks that it is behind the frames, and nothing behind it.
-func (l *listing) index(s *scanner) error {
-	h := s.header
-	if h.Kind != link.WindowSealed {
-		return nil
-	}
-	if err := s.fill(int(h.IndexBytes) + 1); err != nil {
-		return err
-	}
-	index, err := link.DecodeIndex(h, s.rest())
-	if err == nil && (s.offset != int64(h.IndexOffset) || len(s.rest()) != int(h.IndexBytes) || l.end != h.End) {
-		err = &link.CorruptError{Timeline: h.Timeline, LSN: l.end, What: fmt.Sprintf("the window is to end at %s and its file at %d", h.End, h.FileBytes())}
-	}
-	if err != nil {
-		l.damage(s.offset, err)
-		return nil
-	}
-	if !l.options.WindowsOnly {
-		l.printf("  %8d  index, %d entries\n", s.offset, index.Len())
-	}
-	s.consume(int(h.IndexBytes))
-	return nil
-}
-
-func (l *listing) frame(offset int64, bytes int, f *link.Frame) {
-	if l.options.WindowsOnly {
-		return
-	}
+// frame lists a frame. Errors: that of an end of the timeline that is none.
+func (l *listing) frame(offset int64, bytes int, f *link.Frame) error {
 	if f.Codec == link.CodecTimelineEnd {
 		end, err := f.TimelineEnd()
-		if err != nil {
-			l.damage(offset, err)
-			return
+		if err == nil && !l.options.WindowsOnly {
+			l.printf("  %8d  %-12s end of timeline %d; timeline %d goes on\n", offset, f.Start, f.Timeline, end.Next)
 		}
-		l.printf("  %8d  %-12s end of timeline %d; timeline %d goes on\n", offset, f.Start, f.Timeline, end.Next)
-		return
+		return err
+	}
+	if l.options.WindowsOnly {
+		return nil
 	}
 	stream := "alone"
 	switch {
@@ -188,19 +156,28 @@ func (l *listing) frame(offset int64, bytes int, f *link.Frame) {
 	}
 	l.printf("  %8d  %-12s %-12s %-6s %-18s %8d -> %8d + %2d  %s\n", offset, f.Start, f.End(), f.Codec, stream,
 		f.RawLen, len(f.Payload), bytes-len(f.Payload), ratio(int64(f.RawLen), int64(len(f.Payload))))
+	return nil
 }
 
 // stop says why a window is read no further. A frame cut off at the very end of the log is what a crash leaves; the node cuts
 // it off when it starts, since it was never confirmed.
-func (l *listing) stop(offset, rest int64, err error) {
-	if errors.Is(err, link.ErrShort) && l.last {
-		l.printf("  %8d  incomplete frame, %d bytes: being written, or left by a crash\n", offset, rest)
-		return
+func (w *listedWindow) stop(e spool.Entry) error {
+	if w.header == nil {
+		w.printf("window %s\n", w.name)
 	}
-	l.damage(offset, err)
+	if errors.Is(e.Err, link.ErrShort) && w.last {
+		w.printf("  %8d  incomplete frame: being written, or left by a crash\n", e.Offset)
+		return nil
+	}
+	w.damage(e.Offset, e.Err)
+	return nil
 }
 
 func (l *listing) damage(offset int64, err error) {
 	l.damaged++
-	l.printf("  %8d  DAMAGED: %v\n", offset, err)
+	place := ""
+	if corrupt := (*link.CorruptError)(nil); !errors.As(err, &corrupt) && l.end != 0 {
+		place = fmt.Sprintf(", WAL from %s on timeline %d", l.end, l.timeline)
+	}
+	l.printf("  %8d  DAMAGED: %v%s\n", offset, err, place)
 }

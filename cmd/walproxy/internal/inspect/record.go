@@ -12,6 +12,7 @@ import (
 	"walproxy/protocol/link"
 	"walproxy/protocol/wal"
 	"walproxy/recompress"
+	"walproxy/slots/spool"
 )
 
 // ErrNoRecord says that there is no record at the LSN, or not all of it.
@@ -90,7 +91,7 @@ func openWindow(path string) (*windowReader, error) {
 		r.decoder, err = recompress.NewReader(recompress.Options{ResetDistance: r.header.ResetDistance})
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("read %s: %w", path, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("read %s: %w", path, classed(err)), file.Close())
 	}
 	return r, nil
 }
@@ -109,61 +110,98 @@ func (r *windowReader) record(w io.Writer, name string, lsn protocol.LSN) error 
 		record, err = r.read(r.index.Cursor(entry), r.index.At(entry).Offset, lsn)
 	}
 	if err != nil {
-		return fmt.Errorf("record at %s: %w", lsn, err)
+		return fmt.Errorf("record at %s: %w", lsn, classed(err))
 	}
 	return r.print(w, name, lsn, record)
 }
 
 // read decodes frames from offset on until the record at lsn is whole.
-func (r *windowReader) read(cursor link.Cursor, offset int64, lsn protocol.LSN) ([]byte, error) {
-	end := r.size
-	if r.header.Kind == link.WindowSealed {
-		end = int64(r.header.IndexOffset)
-	}
+func (r *windowReader) read(cursor link.Cursor, offset int64, lsn protocol.LSN) (record []byte, err error) {
 	r.wal, r.begin, r.frames, r.bytes, r.alone = r.wal[:0], 0, 0, 0, true
-	in := io.NewSectionReader(r.file, offset, end-offset)
-	s := &scanner{r: in, header: r.header, cursor: cursor, offset: offset}
-	for {
-		f, n, err := s.next()
-		if errors.Is(err, io.EOF) || errors.Is(err, link.ErrShort) {
-			return nil, fmt.Errorf("%w, or it goes on behind the window", ErrNoRecord)
+	err = r.each(cursor, offset, func(f *link.Frame, bytes int) error {
+		if f.Codec == link.CodecTimelineEnd {
+			return nil
 		}
-		if err == nil && f.Codec != link.CodecTimelineEnd {
-			r.wal, err = r.decoder.Decode(r.wal, &f)
+		if record, err = r.take(f, bytes, lsn); err == nil && record != nil {
+			err = errStop
+		}
+		return err
+	})
+	switch {
+	case record != nil:
+		return record, nil
+	case err != nil:
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w, or it goes on behind the window", ErrNoRecord)
+}
+
+// each shows frames from offset on: of a live window all, in which an incomplete last frame and what is behind it do not count.
+func (r *windowReader) each(cursor link.Cursor, offset int64, visit func(f *link.Frame, bytes int) error) error {
+	if r.header.Kind == link.WindowLive {
+		return spool.WalkWindow(nil, r.file.Name(), func(e spool.Entry) error {
+			switch {
+			case e.Frame != nil:
+				return visit(e.Frame, e.Bytes)
+			case errors.Is(e.Err, link.ErrShort):
+				return nil
+			}
+			return e.Err
+		})
+	}
+	frames := spool.NewFrames(r.file, offset, cursor)
+	for {
+		f, n, err := frames.Next(int64(r.header.IndexOffset))
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = visit(&f, n)
 		}
 		if err != nil {
-			return nil, err
-		}
-		r.frames, r.bytes = r.frames+1, r.bytes+int64(n)
-		if f.End() <= lsn {
-			r.wal = r.wal[:0]
-			r.alone = false
-			continue
-		}
-		if r.begin == 0 {
-			r.begin = f.End() - protocol.LSN(len(r.wal))
-		}
-		r.alone = r.alone && !f.Starts && !f.Continues
-		if record, err := r.join(lsn); err != nil || record != nil {
-			return record, err
+			return err
 		}
 	}
 }
 
+// take decodes a frame and returns the record at lsn once all of it was seen.
+func (r *windowReader) take(f *link.Frame, bytes int, lsn protocol.LSN) (record []byte, err error) {
+	if len(r.wal) == 0 {
+		r.begin = f.Start
+	}
+	if r.begin > lsn || f.Start != r.begin+protocol.LSN(len(r.wal)) {
+		return nil, fmt.Errorf("%w: a frame in the wrong place: it starts at %s", ErrDamaged, f.Start)
+	}
+	if r.wal, err = r.decoder.Decode(r.wal, f); err != nil {
+		return nil, err
+	}
+	r.frames, r.bytes = r.frames+1, r.bytes+int64(bytes)
+	if f.End() <= lsn {
+		r.wal = r.wal[:0]
+		r.alone = false
+		return nil, nil
+	}
+	r.alone = r.alone && !f.Starts && !f.Continues
+	return r.join(lsn)
+}
+
 // join returns the record at lsn without the page headers in it, or nil if more WAL is needed.
 func (r *windowReader) join(lsn protocol.LSN) ([]byte, error) {
-	const page = wal.DefaultPageSize
+	page := int(r.header.WALBlockSize)
+	if page < wal.MinPageSize || page > wal.MaxPageSize || page&(page-1) != 0 {
+		page = wal.DefaultPageSize
+	}
 	b, pos := r.wal[lsn-r.begin:], lsn
 	if len(b) < wal.RecordHeaderBytes {
 		return nil, nil
 	}
 	total := binary.LittleEndian.Uint32(b)
-	if uint64(lsn)%8 != 0 || uint64(lsn)%page == 0 || total < wal.RecordHeaderBytes || total > link.MaxResetDistance {
+	if uint64(lsn)%8 != 0 || uint64(lsn)%uint64(page) == 0 || total < wal.RecordHeaderBytes || total > link.MaxResetDistance {
 		return nil, ErrNoRecord
 	}
 	var record []byte
 	for len(record) < int(total) {
-		if uint64(pos)%page == 0 {
+		if uint64(pos)%uint64(page) == 0 {
 			h, n, err := wal.ParsePageHeader(b)
 			if errors.Is(err, wal.ErrShort) {
 				return nil, nil
@@ -174,7 +212,7 @@ func (r *windowReader) join(lsn protocol.LSN) ([]byte, error) {
 			r.version = h.Version
 			b, pos = b[n:], pos+protocol.LSN(n)
 		}
-		n := min(int(total)-len(record), page-int(uint64(pos)%page), len(b))
+		n := min(int(total)-len(record), page-int(uint64(pos)%uint64(page)), len(b))
 		if n == 0 {
 			return nil, nil
 		}
@@ -185,6 +223,16 @@ func (r *windowReader) join(lsn protocol.LSN) ([]byte, error) {
 		return nil, ErrNoRecord
 	}
 	return record, nil
+}
+
+// classed makes an error about bytes that were read one of class ErrDamaged.
+func classed(err error) error {
+	var version *link.VersionError
+	var unseen *link.UnseenStreamError
+	if errors.Is(err, link.ErrCorrupt) || errors.Is(err, link.ErrShort) || errors.As(err, &version) || errors.As(err, &unseen) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
 }
 
 // print writes what the record is.

@@ -79,3 +79,24 @@ func TestRecord(t *testing.T) {
 		}
 	}
 }
+
+// The pages of a record are those of the server's wal_block_size.
+func TestRecordOnOtherPages(t *testing.T) {
+	const start, pageSize = protocol.LSN(0x3000000), 16 << 10
+	header := wal.PageHeader{Version: wal.PG18, Flags: wal.LongHeader, Timeline: 1, Addr: start, SystemID: 7, SegmentSize: 16 << 20, PageSize: pageSize}
+	record := wal.Record{Header: wal.Header{Rmgr: wal.RmgrLogicalMessage, XID: 700}, Main: make([]byte, 9000)}
+	encoded := record.Append(nil, wal.PG18)
+	wal.SetCRC(encoded)
+	content := append(header.Append(nil), encoded...)
+	h := link.WindowHeader{Kind: link.WindowLive, SystemID: 7, Timeline: 1, SegmentSize: 16 << 20, WALBlockSize: pageSize, ResetDistance: 4 << 20, Start: start}
+	f := link.Frame{Timeline: 1, Start: start, RawLen: uint32(len(content)), Payload: content}
+	f.SealRaw()
+	file := filepath.Join(t.TempDir(), "0.win")
+	if err := os.WriteFile(file, (&link.Cursor{}).Append(h.Append(nil), &f), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := Record(&out, file, start+wal.LongHeaderBytes); err != nil || !strings.Contains(out.String(), "xid 700") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
