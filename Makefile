@@ -38,8 +38,8 @@ demo: ## primary, two nodes and a stock standby on this machine, with a proof at
 
 .PHONY: test
 test: postgres lint ## everything CI runs: format, lint, race detector, all tests, real servers
-	go test -pgo=off -race -short -timeout 10m $(RACE)
-	go test -pgo=off -count=1 -timeout 14m $(TEST_FLAGS) ./...
+	go test -race -short -timeout 10m $(RACE)
+	go test -count=1 -timeout 14m $(TEST_FLAGS) ./...
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, and the arrows between packages
@@ -93,20 +93,6 @@ bench-archive: build ## the archive against pgBackRest and general compressors; 
 	integration/install-tools.sh --bench
 	integration/fetch-s3server.sh
 	go run ./integration/bench/archive -binary bin/walproxy $(ARCHIVE_FLAGS)
-
-PGO_DIR := bin/pgo
-PGO_WORKLOADS := oltp_nofpw,oltp,index,wide,mixed
-
-.PHONY: pgo
-pgo: build ## profile recompression of real WAL for the compiler; writes cmd/walproxy/default.pgo, which `go build` heeds
-	integration/install-postgres.sh --any
-	integration/fetch-postgres.sh 18
-	integration/install-tools.sh --bench
-	go run ./integration/bench/engine -binary bin/walproxy -quick -keep 8 -parts codecs -workloads $(PGO_WORKLOADS) \
-		-wal $(PGO_DIR)/wal -out $(PGO_DIR)/report.md -charts $(PGO_DIR)
-	for codec in model zstd; do \
-		bin/walproxy bench --cpus 1 --codec $$codec --cpu-profile $(PGO_DIR)/$$codec.prof $(PGO_DIR)/wal/*/ || exit 1; done
-	go tool pprof -proto $(PGO_DIR)/model.prof $(PGO_DIR)/zstd.prof > cmd/walproxy/default.pgo
 
 .PHONY: clean
 clean: ## remove what was built; fetched servers stay
