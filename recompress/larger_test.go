@@ -142,3 +142,45 @@ func chunkEnds(r *rand.Rand, n, chunk int) (ends []int) {
 	}
 	return ends
 }
+
+// noiseRecords returns pages from start on, a page's, full of records that are noise but for their lengths, of 160 bytes or so, and what
+// kind of work they are for: VACUUM's and others in turn.
+func noiseRecords(r *rand.Rand, start protocol.LSN, pages int) (b []byte) {
+	for range pages {
+		page := noise(r, walPageBytes)
+		copy(page, []byte{0x10, 0xd1, 0, 0, 1, 0, 0, 0})
+		binary.LittleEndian.PutUint64(page[8:], uint64(start)+uint64(len(b)))
+		binary.LittleEndian.PutUint64(page[16:], 0)
+		for at, i := wal.ShortHeaderBytes, 0; at < len(page); i++ {
+			n := 160
+			if left := len(page) - at; left < 2*n {
+				n = left
+			}
+			binary.LittleEndian.PutUint32(page[at:], uint32(n))
+			page[at+16], page[at+17] = 0, 10 // Heap/INSERT
+			if i%2 == 0 {
+				page[at+16], page[at+17] = 0x40, 9 // Heap2/VISIBLE
+			}
+			at += n
+		}
+		b = append(b, page...)
+	}
+	return b
+}
+
+// Where a policy leaves out every other record and nothing can be made of the rest, what is not coded shares raw frames: no more is lost
+// than without a policy.
+func TestNeverLargerWithPolicy(t *testing.T) {
+	r := waltest.Random(t)
+	const start = 0x3000000
+	b := noiseRecords(r, start, 12)
+	for _, c := range []Codec{Model, Zstd, LZ4} {
+		for _, chunk := range []int{16 << 10, len(b)} {
+			o := Options{Codec: c, Compress: CompressVacuum}
+			n, frames := wireBytes(t, mustWriter(t, o), start, b, chunkEnds(r, len(b), chunk))
+			if n > len(b)+len(b)/1000+firstHeader+maxLostBetween {
+				t.Errorf("%s, chunks of %d: %d bytes became %d in %d frames", c, chunk, len(b), n, frames)
+			}
+		}
+	}
+}

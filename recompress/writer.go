@@ -37,10 +37,13 @@ type Writer struct {
 	stream   uint32       // identity of the stream in progress; 0 if the next frame starts one
 
 	frame   link.Frame
+	plain   link.Frame // raw, in front of frame
 	payload []byte
 	decoded []byte
 
 	streamedBytes, streamedPayload int // of the frames in the stream since the window began, or the last jump or Reset: WAL, and what it became
+
+	lostBetween int // what frames of the stream between plain bytes took more than their WAL, in the same time
 
 	frames, rawFrames, mismatches, rawBytes, payloadBytes atomic.Uint64
 }
@@ -101,9 +104,11 @@ func (w *Writer) Write(tli protocol.Timeline, start protocol.LSN, wal []byte, em
 func (w *Writer) writePiece(tli protocol.Timeline, start protocol.LSN, wal []byte, emit func(*link.Frame) error) error {
 	if w.encoder == nil || !w.sorter.active() {
 		w.build(tli, start, wal)
+		w.count(&w.frame)
 		return emit(&w.frame)
 	}
-	at := 0 // what is before it was given out, and what follows it up to the run at hand goes into the stream
+	p := piece{w: w, timeline: tli, start: start, wal: wal, emit: emit}
+	at := 0 // what is before it was coded or is plain, and what follows it up to the run at hand goes into the stream
 	end := 0
 	for _, r := range w.sorter.sort(start, wal) {
 		begin := end
@@ -112,25 +117,18 @@ func (w *Writer) writePiece(tli protocol.Timeline, start protocol.LSN, wal []byt
 		if r.how != asIs && !alone {
 			continue
 		}
-		if err := w.emitStreamed(tli, start+protocol.LSN(at), wal[at:begin], emit); err != nil {
-			return err
+		err := p.streamed(at, begin)
+		if at = end; err == nil {
+			err = p.apart(begin, end, alone, r.closed)
 		}
-		if at = end; !alone || !w.buildAlone(tli, start+protocol.LSN(begin), wal[begin:end]) {
-			w.buildRaw(tli, start+protocol.LSN(begin), wal[begin:end])
-		}
-		if err := emit(&w.frame); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	return w.emitStreamed(tli, start+protocol.LSN(at), wal[at:], emit)
-}
-
-func (w *Writer) emitStreamed(tli protocol.Timeline, start protocol.LSN, wal []byte, emit func(*link.Frame) error) error {
-	if len(wal) == 0 {
-		return nil
+	if err := p.streamed(at, len(wal)); err != nil {
+		return err
 	}
-	w.build(tli, start, wal)
-	return emit(&w.frame)
+	return p.plain(len(wal))
 }
 
 // Hurry makes a Writer of codec auto use the faster codec from the next reset boundary on, or no longer. Others do not change.
@@ -156,7 +154,7 @@ func (w *Writer) choose() {
 
 // Reset makes the next frame start a stream. What the Writer makes from then on does not depend on what it coded before.
 func (w *Writer) Reset() {
-	w.stream, w.streamedBytes, w.streamedPayload = 0, 0, 0
+	w.stream, w.streamedBytes, w.streamedPayload, w.lostBetween = 0, 0, 0, 0
 	w.sorter.placed = false
 }
 
@@ -176,15 +174,6 @@ func (w *Writer) build(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	}
 	w.streamedBytes, w.streamedPayload = w.streamedBytes+len(wal), w.streamedPayload+len(f.Payload)
 	w.stream = f.StreamID() // the encoder has learnt from what now travels raw, and its reader has not: the stream is over
-	w.count(f)
-}
-
-// buildRaw leaves the raw frame of wal in w.frame. The stream in progress goes on behind it.
-func (w *Writer) buildRaw(tli protocol.Timeline, start protocol.LSN, wal []byte) {
-	w.frame = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), Payload: wal}
-	w.frame.SealRaw()
-	w.pass(&w.frame, wal)
-	w.count(&w.frame)
 }
 
 // aloneBytes is what a frame between two of the stream costs beside its payload: its header, and another one for what follows.
@@ -222,14 +211,13 @@ func (w *Writer) buildAlone(tli protocol.Timeline, start protocol.LSN, wal []byt
 		return false
 	}
 	w.skip(wal)
-	w.count(f)
 	return true
 }
 
-// pass tells encoder and checking reader of a raw frame that the stream goes on behind.
-func (w *Writer) pass(f *link.Frame, wal []byte) {
+// pass tells encoder and checking reader of wal in a raw frame that the stream goes on behind.
+func (w *Writer) pass(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 	if w.stream != 0 {
-		w.check.pass(f, wal)
+		w.check.pass(&link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal))}, wal)
 		w.skip(wal)
 	}
 }
