@@ -155,6 +155,9 @@ func (f *benchFlags) run(cmd *cobra.Command, paths []string) error {
 	if report == nil {
 		return err
 	}
+	for _, hint := range report.Hints {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "walproxy:", hint)
+	}
 	out := cmd.OutOrStdout()
 	if f.json {
 		return errors.Join(err, writeJSON(out, report))

@@ -70,8 +70,17 @@ var work = []string{
 	`CREATE INDEX again ON plain (b, a)`,
 	`CLUSTER plain USING plain_pkey`,
 	`SELECT nextval('plain_id_seq') FROM generate_series(1, 100)`,
+	`CREATE UNLOGGED TABLE unlogged (id serial PRIMARY KEY, a int[])`,
+	`CREATE INDEX ON unlogged USING gin (a)`,
+	`CREATE TABLESPACE elsewhere LOCATION ''`,
+	`ALTER TABLE plain SET TABLESPACE elsewhere`,
+	`REINDEX TABLE kinds`,
+	`VACUUM FULL toasted`,
 	`DROP TABLE child`,
 }
+
+// copied is the other way to copy a database, which 15-18 have.
+const copied = `CREATE DATABASE copied STRATEGY file_copy`
 
 var atOnce = make(chan struct{}, 2)
 
@@ -103,7 +112,7 @@ func must(t *testing.T, err error) {
 // start returns a running cluster with small segments that can do everything the workload does.
 func start(ctx context.Context, t *testing.T, major int, conf ...string) *pgcluster.Cluster {
 	t.Helper()
-	conf = append([]string{"wal_level = logical", "max_prepared_transactions = 5", "track_commit_timestamp = on"}, conf...)
+	conf = append([]string{"wal_level = logical", "max_prepared_transactions = 5", "track_commit_timestamp = on", "allow_in_place_tablespaces = on"}, conf...)
 	c, err := pgcluster.Create(ctx, pgcluster.Options{Major: major, SegmentMiB: 1, NoFsync: true, Conf: conf})
 	must(t, err)
 	t.Cleanup(func() {
@@ -132,6 +141,9 @@ func mixed(ctx context.Context, t *testing.T, c *pgcluster.Cluster) span {
 	must(t, err)
 	for _, sql := range work {
 		must(t, c.Exec(ctx, sql))
+	}
+	if c.Major >= 15 {
+		must(t, c.Exec(ctx, copied))
 	}
 	return read(ctx, t, c, 1, begin.Floor(c.Options.SegmentBytes()))
 }

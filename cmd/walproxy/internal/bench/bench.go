@@ -62,6 +62,11 @@ func Run(ctx context.Context, paths []string, o Options) (*Report, error) {
 			return nil, fmt.Errorf("bench %s: %w", path, err)
 		}
 		report.Inputs = append(report.Inputs, Input{Path: path, Result: *result})
+		for _, s := range sets[i] {
+			if s.hint != "" {
+				report.Hints = append(report.Hints, s.hint)
+			}
+		}
 		sum.add(t)
 	}
 	report.Total = *sum.result(o)

@@ -23,24 +23,67 @@ func findStreams(path string) ([]stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.IsDir() {
+	switch {
+	case info.Mode().IsRegular():
 		s, err := fileStream(path, info)
 		return []stream{s}, err
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is neither a file nor a directory", path)
 	}
 	segments, err := segmentFiles(path)
 	if err != nil {
 		return nil, err
 	}
 	if len(segments) == 0 {
-		return nil, fmt.Errorf("%s holds no WAL segments (names of 24 hexadecimal digits)", path)
+		return nil, fmt.Errorf("%s holds no WAL segments (names of 24 hexadecimal digits, not empty)%s", path, noSegmentsHint(path))
 	}
 	return joinSegments(segments)
+}
+
+// noSegmentsHint says what to do about a directory without segments, if it looks like something else that holds WAL.
+func noSegmentsHint(dir string) string {
+	if info, err := os.Stat(filepath.Join(dir, "pg_wal")); err == nil && info.IsDir() {
+		return "; its pg_wal may: " + filepath.Join(dir, "pg_wal")
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		name, suffix, ok := strings.Cut(entry.Name(), ".")
+		if _, _, err := protocol.ParseSegmentName(name, protocol.MinSegmentSize); ok && err == nil && slices.Contains(packedSuffixes, suffix) {
+			return fmt.Sprintf("; %s is compressed: decompress it and the others first", entry.Name())
+		}
+	}
+	return ""
+}
+
+// packedSuffixes end names of segments that an archive_command compressed, and packed is how such files begin.
+var (
+	packedSuffixes = []string{"gz", "zst", "zstd", "lz4", "xz", "bz2"}
+	packed         = []struct{ name, magic string }{
+		{"gzip", "\x1f\x8b"}, {"zstd", "\x28\xb5\x2f\xfd"}, {"lz4", "\x04\x22\x4d\x18"}, {"xz", "\xfd7zXZ\x00"}, {"bzip2", "BZh"},
+	}
+)
+
+// hint says what is wrong with a file that was named as an input, "" if it begins like WAL. It is measured nevertheless.
+func (o *opened) hint() string {
+	switch {
+	case o.bytes == 0:
+		return o.path + " is empty"
+	case o.valid:
+		return ""
+	}
+	for _, p := range packed {
+		if strings.HasPrefix(string(o.begin), p.magic) {
+			return fmt.Sprintf("%s is compressed with %s: decompress it first to measure the WAL in it", o.path, p.name)
+		}
+	}
+	return o.path + " does not begin with a page of WAL: its bytes are measured as they are"
 }
 
 // opened is what the first page of a file and its size tell.
 type opened struct {
 	path   string
 	bytes  int64
+	begin  []byte // the first bytes
 	header wal.PageHeader
 	valid  bool // header is one
 }
@@ -57,7 +100,8 @@ func look(path string, bytes int64) (opened, error) {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return o, fmt.Errorf("read %s: %w", path, err)
 	}
-	o.header, _, err = wal.ParsePageHeader(page[:n])
+	o.begin = page[:n]
+	o.header, _, err = wal.ParsePageHeader(o.begin)
 	o.valid = err == nil
 	return o, nil
 }
@@ -107,7 +151,9 @@ func fileStream(path string, info os.FileInfo) (stream, error) {
 			tli, start = h.Timeline, h.Addr
 		}
 	}
-	return o.stream(tli, start, size), nil
+	s := o.stream(tli, start, size)
+	s.hint = o.hint()
+	return s, nil
 }
 
 // segmentFiles looks at the segments in a directory, by name. A partial one counts only where there is no whole one.

@@ -7,8 +7,9 @@ import (
 
 // Report is what `walproxy bench --json` prints.
 type Report struct {
-	Inputs []Input `json:"inputs"`
-	Total  Result  `json:"total"`
+	Inputs []Input  `json:"inputs"`
+	Total  Result   `json:"total"`
+	Hints  []string `json:"-"` // what is wrong with inputs that do not begin like WAL
 }
 
 // Input is what was measured on one path.

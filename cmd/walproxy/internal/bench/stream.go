@@ -18,6 +18,7 @@ type stream struct {
 	segmentSize uint32
 	pageSize    uint32
 	files       []walFile
+	hint        string // what is wrong with a file that does not begin like WAL
 }
 
 // walFile is a piece of a stream.

@@ -61,8 +61,14 @@ func windowFiles(path string) (files []string, base string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if !info.IsDir() {
+	switch {
+	case info.Mode().IsRegular():
+		if err := checkName(path); err != nil {
+			return nil, "", err
+		}
 		return []string{path}, filepath.Dir(path), nil
+	case !info.IsDir():
+		return nil, "", fmt.Errorf("%s is neither a file nor a directory", path)
 	}
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -80,4 +86,28 @@ func windowFiles(path string) (files []string, base string, err error) {
 		return nil, "", fmt.Errorf("%s holds no window files (*%s): is it a data directory?", path, windowSuffix)
 	}
 	return files, path, nil
+}
+
+// checkName refuses a file that neither is called like a window nor begins like one.
+func checkName(path string) error {
+	const magicBytes = 8
+	if strings.HasSuffix(path, windowSuffix) {
+		return nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	magic := make([]byte, magicBytes)
+	if _, err := io.ReadFull(file, magic); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	switch string(magic) {
+	case "WALPROXW":
+		return nil
+	case "WALPROXA":
+		return fmt.Errorf("%s is an object of an archive: walproxy archive list and verify read it", path)
+	}
+	return fmt.Errorf("%s is not a window file (*%s)", path, windowSuffix)
 }

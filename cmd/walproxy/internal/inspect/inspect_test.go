@@ -326,6 +326,18 @@ func TestNothingToList(t *testing.T) {
 	if _, err := list(t, filepath.Join(dir, "x"), Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}
+	for content, want := range map[string]string{`{"system_identifier": 7}`: "is not a window file", "": "is not a window file", "WALPROXA...": "is an object of an archive"} {
+		file := filepath.Join(t.TempDir(), "identity")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := list(t, file, Options{}); err == nil || out != "" || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v\n%s", content, err, out)
+		}
+	}
+	if _, err := list(t, os.DevNull, Options{}); err == nil {
+		t.Error("a device was listed")
+	}
 	if err := List(failing{}, build1(t), Options{}); err == nil || !strings.Contains(err.Error(), "no more room") {
 		t.Errorf("output that fails: %v", err)
 	}
