@@ -17,10 +17,10 @@ func FuzzDecode(f *testing.F) {
 		enc.Reset(1, s.Start)
 		f.Add(enc.Append(nil, wal), uint64(s.Start), uint32(len(wal)))
 	}
-	f.Add([]byte{}, uint64(0), uint32(100000))
+	f.Add([]byte{}, uint64(0), uint32(60000))
 	dec := NewDecoder()
 	f.Fuzz(func(t *testing.T, payload []byte, start uint64, rawBytes uint32) {
-		rawBytes %= 1 << 18
+		rawBytes %= 1 << 16
 		dec.Reset(1, protocol.LSN(start))
 		out, err := dec.Decode(nil, payload, int(rawBytes))
 		if err == nil && len(out) != int(rawBytes) || err != nil && len(out) != 0 {

@@ -3,6 +3,8 @@
 // its transaction and the page state seen so far in the stream, and coded as "as predicted" or as a residual. Whatever is not
 // WAL is coded byte by byte. It is pure, and its decoder never panics and never works without bound on any input.
 //
+// A stream begins with two bits, the number of predictions that are combined for each decision, less one.
+//
 // Encoder and Decoder run the same code: a coding function gets the value and codes it, or gets anything and returns the value.
 // Everything that steers a prediction is computed from values that both sides have.
 package model

@@ -5,7 +5,7 @@
 //
 // The coded form of a frame is a number in base 256 that lies in an interval; bit one takes the lower part of the interval.
 // Frames end at any time: Finish writes the shortest number inside the interval (a decoder reads zeros behind the end), which
-// costs about a third of a byte. Probabilities live outside the coder and go on from frame to frame.
+// costs about a third of a byte. What was learnt goes on from frame to frame. A Coder can combine several predictions for each decision.
 package rangecoder
 
 import (
@@ -56,7 +56,7 @@ func (c *Coder) Predict(n int) {
 		return
 	}
 	if c.mixer = c.idle; c.mixer == nil {
-		c.mixer = newMixer()
+		c.mixer = new(mixer)
 	}
 	c.mixer.use(n)
 }

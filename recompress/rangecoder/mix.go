@@ -14,6 +14,7 @@ const (
 	weightSetLog = 12
 	usedLimit    = 31 // how often a probability was used, as far as weights depend on it
 
+	// How many of the last bits the further predictions go by: of the context's own, of all, of all.
 	ownBits    = 8
 	recentBits = 12
 	longBits   = 24
@@ -38,8 +39,6 @@ type mixer struct {
 
 type weights [MaxPredictions]int32
 
-func newMixer() *mixer { return new(mixer) }
-
 // use begins with n predictions. The mixer was forgotten, or is new.
 func (m *mixer) use(n int) {
 	m.n = n
@@ -57,6 +56,7 @@ func (m *mixer) use(n int) {
 	}
 }
 
+// forget makes the mixer as it was made, but keeps its memory.
 func (m *mixer) forget() {
 	for i := range m.n - 1 {
 		clear(m.more[i][:])
@@ -66,9 +66,9 @@ func (m *mixer) forget() {
 	m.recent = 0
 }
 
-// begin looks up the groups of a context. What the others know it by: its own last bits, the last bits of all, and more of them.
+// begin looks up the groups of a context.
 func (m *mixer) begin(t *table, context uint32) {
-	m.index = place(context)
+	m.index = indexOf(context)
 	m.inUse[0] = &t[m.index]
 	histories := [...]uint64{uint64(m.own[m.index] & (1<<ownBits - 1)), m.recent & (1<<recentBits - 1), m.recent & (1<<longBits - 1)}
 	for i := range m.n - 1 {
@@ -83,6 +83,7 @@ func (m *mixer) end(n, v int) {
 	m.own[m.index] = m.own[m.index]<<n | uint32(v)
 }
 
+// mixedFlag is Flag with a mixer.
 func (c *Coder) mixedFlag(context uint32, place int, flag bool) bool {
 	c.mixer.begin(c.table, context)
 	bit := 0
@@ -94,6 +95,7 @@ func (c *Coder) mixedFlag(context uint32, place int, flag bool) bool {
 	return bit != 0
 }
 
+// mixedSymbol is Symbol with a mixer.
 func (c *Coder) mixedSymbol(context uint32, n, v int) int {
 	c.mixer.begin(c.table, context)
 	top, at := 1<<n, 1

@@ -96,10 +96,10 @@ const tableLog = 14
 type table [1 << tableLog]group
 
 // group returns the group of a context. Contexts are hashed again here, so they may differ in a single bit.
-func (t *table) group(context uint32) *group { return &t[place(context)] }
+func (t *table) group(context uint32) *group { return &t[indexOf(context)] }
 
-// place returns where in a table the group of a context is.
-func place(context uint32) uint32 { return context * 0x9E3779B1 >> (32 - tableLog) }
+// indexOf returns where in a table the group of a context is.
+func indexOf(context uint32) uint32 { return context * 0x9E3779B1 >> (32 - tableLog) }
 
 // Hash mixes two numbers into a context.
 func Hash(a, b uint32) uint32 {
