@@ -61,7 +61,7 @@ type Options struct {
 	MaxRecordBytes int64       // records above it are not compressed; 0: there is no such bound
 	Except         []Relations // records whose first block is of one of these are not compressed
 	// RecordThreshold, in bytes: a record above it that a piece of WAL holds whole is coded as one unit, decodable alone, where that
-	// takes no more than the stream has needed for as much WAL in the window. 0: none is.
+	// takes no more than the stream has needed at best for as much WAL of its kind in the window. 0: none is.
 	RecordThreshold int64
 }
 

@@ -13,6 +13,30 @@ type piece struct {
 	wal      []byte
 	emit     func(*link.Frame) error
 	given    int // bytes in frames that were emitted; those behind them that were seen are plain
+	// What goes into the stream next: records above the threshold, of the kind that was met last and of others.
+	large        kind
+	largeRecords int32
+	largeBytes   int
+}
+
+// note tells of a record above the threshold that goes into the stream.
+func (p *piece) note(k kind, bytes int) {
+	if k != p.large {
+		p.large, p.largeRecords, p.largeBytes = k, 0, 0
+	}
+	p.largeRecords, p.largeBytes = p.largeRecords+1, p.largeBytes+bytes
+}
+
+// learn keeps what a frame of the stream took that holds bytes of WAL, if these are nearly all records of one kind.
+func (p *piece) learn(bytes, payload int) {
+	if p.largeBytes > bytes-bytes/4 {
+		l := &p.w.large[p.large]
+		l.records = min(l.records+p.largeRecords, learntRecords)
+		if l.bytes == 0 || int64(payload)*int64(l.bytes) < int64(l.payload)*int64(bytes) {
+			l.bytes, l.payload = int32(bytes), int32(payload)
+		}
+	}
+	p.largeRecords, p.largeBytes = 0, 0
 }
 
 // Between plain bytes a frame of the stream costs its own header and that of the raw frame behind it. A window may lose as much to such
@@ -27,7 +51,9 @@ func (p *piece) streamed(from, to int) error {
 	if from == to {
 		return nil
 	}
-	if p.w.build(p.timeline, p.start+protocol.LSN(from), p.wal[from:to]); p.w.frame.Codec == link.CodecRaw {
+	p.w.build(p.timeline, p.start+protocol.LSN(from), p.wal[from:to])
+	p.learn(to-from, len(p.w.frame.Payload))
+	if p.w.frame.Codec == link.CodecRaw {
 		return nil
 	}
 	if from > 0 || to < len(p.wal) {

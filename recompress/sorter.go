@@ -32,7 +32,13 @@ type run struct {
 	how    carriage
 	bytes  int
 	closed bool // no other run is joined to it
+	kind   kind // of the record that is the run; of whole ones
 }
+
+// kind is a resource manager and the upper half of xl_info.
+type kind uint16
+
+const kinds = 1 << 12
 
 // active reports whether there is anything to sort out.
 func (s *sorter) active() bool {
@@ -55,10 +61,14 @@ func (s *sorter) sort(start protocol.LSN, b []byte) []run {
 			s.current = streamed
 		}
 		n := st.bytes
+		k := kind(0)
+		if alone {
+			k = kind(b[17])<<4 | kind(b[16]>>4)
+		}
 		for alone && s.follow.rest > 0 { // all of it is here
 			n += s.follow.next(b[n:]).bytes
 		}
-		s.add(s.current, n, alone)
+		s.add(s.current, n, alone, k)
 		b = b[n:]
 	}
 	s.join()
@@ -118,12 +128,12 @@ func (s *sorter) excepted(record []byte) bool {
 	return false
 }
 
-func (s *sorter) add(how carriage, bytes int, alone bool) {
+func (s *sorter) add(how carriage, bytes int, alone bool, k kind) {
 	if last := len(s.runs) - 1; last >= 0 && !alone && s.runs[last].how == how && !s.runs[last].closed {
 		s.runs[last].bytes += bytes
 		return
 	}
-	s.runs = append(s.runs, run{how: how, bytes: bytes, closed: alone})
+	s.runs = append(s.runs, run{how: how, bytes: bytes, closed: alone, kind: k})
 }
 
 // join gives short coded runs between raw ones to these.

@@ -41,9 +41,8 @@ type Writer struct {
 	payload []byte
 	decoded []byte
 
-	streamedBytes, streamedPayload int // of the frames in the stream since the window began, or the last jump or Reset: WAL, and what it became
-
-	lostBetween int // what frames of the stream between plain bytes took more than their WAL, in the same time
+	lostBetween int         // what frames of the stream between plain bytes took more than their WAL, since the window began, or the last jump or Reset
+	large       []largeKind // by kind: what the stream made of records above the threshold in the same time; nil while none was met
 
 	frames, rawFrames, mismatches, rawBytes, payloadBytes atomic.Uint64
 }
@@ -113,8 +112,11 @@ func (w *Writer) writePiece(tli protocol.Timeline, start protocol.LSN, wal []byt
 	for _, r := range w.sorter.sort(start, wal) {
 		begin := end
 		end += r.bytes
-		alone := r.how == whole && w.tryAlone(tli, start+protocol.LSN(begin), wal[begin:end])
+		alone := r.how == whole && w.tryAlone(tli, start+protocol.LSN(begin), wal[begin:end], r.kind)
 		if r.how != asIs && !alone {
+			if r.how == whole {
+				p.note(r.kind, r.bytes)
+			}
 			continue
 		}
 		err := p.streamed(at, begin)
@@ -154,7 +156,8 @@ func (w *Writer) choose() {
 
 // Reset makes the next frame start a stream. What the Writer makes from then on does not depend on what it coded before.
 func (w *Writer) Reset() {
-	w.stream, w.streamedBytes, w.streamedPayload, w.lostBetween = 0, 0, 0, 0
+	w.stream, w.lostBetween = 0, 0
+	clear(w.large)
 	w.sorter.placed = false
 }
 
@@ -172,21 +175,33 @@ func (w *Writer) build(tli protocol.Timeline, start protocol.LSN, wal []byte) {
 		*f = link.Frame{Timeline: tli, Start: start, RawLen: uint32(len(wal)), Payload: wal}
 		f.SealRaw()
 	}
-	w.streamedBytes, w.streamedPayload = w.streamedBytes+len(wal), w.streamedPayload+len(f.Payload)
 	w.stream = f.StreamID() // the encoder has learnt from what now travels raw, and its reader has not: the stream is over
 }
 
 // aloneBytes is what a frame between two of the stream costs beside its payload: its header, and another one for what follows.
 const aloneBytes = 2 * link.MaxFrameHeaderBytes
 
-// alonePays reports whether a record coded alone takes no more than the stream needs for as much WAL, by what it made in this
-// window. Nothing can be said before the stream has coded anything.
-func (w *Writer) alonePays(bytes, payload int) bool {
-	return w.streamedBytes > 0 && uint64(payload+aloneBytes)*uint64(w.streamedBytes) <= uint64(bytes)*uint64(w.streamedPayload)
+// largeKind is what the stream made of records of a kind that are above the threshold: how many it took in by frames that hold little else,
+// and the one of these frames that came out smallest for its WAL.
+type largeKind struct{ records, bytes, payload int32 }
+
+// learntRecords is how many records of a kind the stream takes in before one may be coded alone: by then it shows what it makes of them.
+const learntRecords = 4
+
+// alonePays reports whether a record coded alone takes no more than the stream has needed at best for as much WAL of its kind.
+func (w *Writer) alonePays(bytes, payload int, k kind) bool {
+	l := w.large[k]
+	return l.records >= learntRecords && int64(payload+aloneBytes)*int64(l.bytes) <= int64(bytes)*int64(l.payload)
 }
 
-// tryAlone codes wal without the stream in progress into w.lone, and reports whether that pays.
-func (w *Writer) tryAlone(tli protocol.Timeline, start protocol.LSN, wal []byte) bool {
+// tryAlone codes wal, a record of kind k, without the stream in progress into w.lone, and reports whether that pays.
+func (w *Writer) tryAlone(tli protocol.Timeline, start protocol.LSN, wal []byte, k kind) bool {
+	if w.large == nil {
+		w.large = make([]largeKind, kinds)
+	}
+	if w.large[k].records < learntRecords {
+		return false
+	}
 	if w.alone.encoder == nil {
 		o := w.options
 		o.Codec = Zstd
@@ -199,7 +214,7 @@ func (w *Writer) tryAlone(tli protocol.Timeline, start protocol.LSN, wal []byte)
 	w.alone.encoder.Begin(tli, start)
 	var err error
 	w.lone, err = w.alone.encoder.Append(w.lone[:0], wal)
-	return err == nil && w.alonePays(len(wal), len(w.lone))
+	return err == nil && w.alonePays(len(wal), len(w.lone), k)
 }
 
 // buildAlone leaves the frame of wal, which tryAlone coded, in w.frame; or it reports false: it does not hold wal.
