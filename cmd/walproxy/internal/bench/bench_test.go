@@ -231,3 +231,24 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// With a policy, too, which worker codes a window does not matter.
+func TestSameSizeOnAnyProcessors(t *testing.T) {
+	dir := t.TempDir()
+	generate(3*mib, 4*mib).segments(t, dir)
+	o := recompress.Options{Codec: recompress.Zstd, Level: 1, ResetDistance: mib, MaxRecordBytes: 4000, RecordThreshold: 300, Compress: recompress.CompressLogical}
+	for _, cut := range []Cut{{}, {Commits: true}} {
+		first := int64(0)
+		for _, cpus := range []int{1, 2, 8, 8} {
+			report, err := Run(t.Context(), []string{dir}, Options{Recompress: o, Cut: cut, CPUs: cpus})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := report.Total.EncodedBytes; first == 0 {
+				first = n
+			} else if n != first {
+				t.Errorf("%s: %d bytes stored on %d processors, %d on one", cut, n, cpus, first)
+			}
+		}
+	}
+}
