@@ -11,7 +11,7 @@ func FuzzDecodeHeader(f *testing.F) {
 		Span: Span{Timeline: 1, Start: 0, End: 100}, Windows: []Window{{RawBytes: 100, RawSum: 5, Bytes: 300, Offset: int64(headBytes(1))}}}
 	h.Bytes, h.RawSum = int64(headBytes(1))+300, 5
 	f.Add(h.Append(nil))
-	f.Add([]byte(magic))
+	f.Add([]byte(Magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 4 { // the checksum stops nearly everything else
 			b = append(b[:len(b)-4:len(b)-4], 0, 0, 0, 0)

@@ -20,9 +20,11 @@ const (
 	// MaxHeadBytes bounds header and index: a reader that fetches so much from the start has both.
 	MaxHeadBytes = headerBytes + MaxWindows*entryBytes + 4
 
+	// Magic begins every WAL object.
+	Magic = "WALPROXA"
+
 	headerBytes = 80
 	entryBytes  = 12
-	magic       = "WALPROXA"
 )
 
 var le = binary.LittleEndian
@@ -56,7 +58,7 @@ func headBytes(windows int) int { return headerBytes + windows*entryBytes + 4 }
 // Append appends header and index to dst and returns the extended buffer.
 func (h *Header) Append(dst []byte) []byte {
 	from := len(dst)
-	dst = append(dst, magic...)
+	dst = append(dst, Magic...)
 	dst = le.AppendUint16(dst, ObjectVersion)
 	dst = le.AppendUint16(dst, uint16(h.Major))
 	dst = le.AppendUint32(dst, uint32(h.HeadBytes()))
@@ -85,10 +87,10 @@ func DecodeHeader(b []byte) (Header, error) {
 	bad := func(format string, args ...any) (Header, error) {
 		return Header{}, fmt.Errorf("%w object header: %s", link.ErrCorrupt, fmt.Sprintf(format, args...))
 	}
-	if len(b) < len(magic)+2 {
+	if len(b) < len(Magic)+2 {
 		return Header{}, link.ErrShort
 	}
-	if string(b[:len(magic)]) != magic {
+	if string(b[:len(Magic)]) != Magic {
 		return bad("this is not a WAL object")
 	}
 	if version := le.Uint16(b[8:]); version != ObjectVersion {

@@ -24,13 +24,17 @@ func heapBytes() int64 {
 func TestMemory(t *testing.T) {
 	r := waltest.Random(t)
 	all := makeWAL(r, 8*mib)
-	for i := range len(zstd.Levels) + 2 {
-		codec, level, wal := Model, 3+13*(i&1), all[:9*mib/2] // the model is slow on bytes that are no WAL
-		if i < len(zstd.Levels) {
-			codec, level, wal = Zstd, zstd.Levels[i], all
+	tested := []Options{{Codec: Model, Level: 3}, {Codec: Model, Level: 16}}
+	for _, level := range zstd.Levels {
+		tested = append(tested, Options{Codec: Zstd, Level: level})
+	}
+	for _, o := range tested {
+		codec, level, wal := o.Codec, o.Level, all
+		if codec == Model {
+			wal = all[:9*mib/2] // it is slow on bytes that are no WAL
 		}
 		before := heapBytes()
-		w := mustWriter(t, Options{Codec: codec, Level: level})
+		w := mustWriter(t, o)
 		var frames []link.Frame
 		for at := 0; at < len(wal); at += 128 << 10 {
 			frames = append(frames, write(t, w, protocol.LSN(at), wal[at:at+128<<10])...)

@@ -109,6 +109,30 @@ func TestOneFramePerWriteAndWindow(t *testing.T) {
 	}
 }
 
+// Every codec with levels takes each of them.
+func TestLevels(t *testing.T) {
+	r := waltest.Random(t)
+	wal := makeWAL(r, 40_000)
+	for _, codec := range []Codec{Auto, Model, Zstd, LZ4} {
+		for _, level := range zstd.Levels {
+			o := Options{Codec: codec, Level: level}
+			frames := encode(t, r, mustWriter(t, o), 0, wal, 20_000)
+			if got := decodeAll(t, mustReader(t, o), frames); !bytes.Equal(got, wal) {
+				t.Errorf("%s at level %d: wrong bytes", codec, level)
+			}
+			coded := 0
+			for i := range frames {
+				if frames[i].Codec == o.linkCodec() { // a few bytes go raw
+					coded += int(frames[i].RawLen)
+				}
+			}
+			if coded < len(wal)/2 {
+				t.Errorf("%s at level %d: %d of %d bytes coded", codec, level, coded, len(wal))
+			}
+		}
+	}
+}
+
 // A Writer that has coded other WAL before makes the same bytes as a new one: frames are a function of the stream alone.
 func TestSameBytesOnEveryRun(t *testing.T) {
 	r := waltest.Random(t)

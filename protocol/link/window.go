@@ -9,8 +9,8 @@ import (
 // WindowHeaderBytes is the length of the header of a window file in format version 1.
 const WindowHeaderBytes = 84
 
-// windowMagic begins every window file, sealed or not.
-const windowMagic = "WALPROXW"
+// WindowMagic begins every window file, sealed or not.
+const WindowMagic = "WALPROXW"
 
 // WindowKind tells a window that still grows from one that is complete.
 type WindowKind uint8
@@ -38,7 +38,7 @@ type WindowHeader struct {
 // Append appends the encoded header, WindowHeaderBytes long, to dst and returns the extended buffer.
 func (h WindowHeader) Append(dst []byte) []byte {
 	from := len(dst)
-	dst = append(dst, windowMagic...)
+	dst = append(dst, WindowMagic...)
 	dst = le.AppendUint16(dst, Version)
 	dst = append(dst, byte(h.Kind), 0)
 	dst = le.AppendUint32(dst, WindowHeaderBytes)
@@ -62,10 +62,10 @@ func DecodeWindowHeader(b []byte) (WindowHeader, error) {
 	bad := func(what string) (WindowHeader, error) {
 		return WindowHeader{}, fmt.Errorf("%w window header: %s", ErrCorrupt, what)
 	}
-	if len(b) < len(windowMagic)+2 {
+	if len(b) < len(WindowMagic)+2 {
 		return WindowHeader{}, ErrShort
 	}
-	if string(b[:8]) != windowMagic {
+	if string(b[:8]) != WindowMagic {
 		return bad("this is not a window file")
 	}
 	if version := le.Uint16(b[8:]); version != Version {

@@ -1,7 +1,5 @@
 package rangecoder
 
-import "math/bits"
-
 // prob is an adaptive probability: how likely the next bit is one, and how often it was used. The zero prob is even odds and
 // learns fastest. The upper 22 bits hold the probability with its top bit inverted, the lower 10 the count.
 type prob uint32
@@ -46,10 +44,7 @@ func (c *Coder) Flag(context uint32, place int, flag bool) bool {
 		if c.decoding {
 			c.code -= bound
 		} else {
-			low, carry := bits.Add64(c.low, bound, 0)
-			if c.low = low; carry != 0 {
-				c.carry()
-			}
+			c.raise(bound)
 		}
 	}
 	if c.width < minRange {
@@ -112,11 +107,7 @@ func (c *Coder) direct(k int, v uint64) uint64 {
 		v = min(c.code/step, 1<<(k&63)-1)
 		c.code -= v * step
 	} else {
-		low, carry := bits.Add64(c.low, v*step, 0)
-		if carry != 0 {
-			c.carry()
-		}
-		c.low = low
+		c.raise(v * step)
 	}
 	c.width = step
 	if c.width < minRange {
@@ -132,11 +123,7 @@ func (c *Coder) Uniform(n uint32, v uint32) uint32 {
 		v = uint32(min(c.code/step, uint64(n-1)))
 		c.code -= uint64(v) * step
 	} else {
-		low, carry := bits.Add64(c.low, uint64(v)*step, 0)
-		if carry != 0 {
-			c.carry()
-		}
-		c.low = low
+		c.raise(uint64(v) * step)
 	}
 	c.width = step
 	if c.width < minRange {

@@ -116,6 +116,14 @@ func (c *Coder) Bits() int64 {
 	return int64(8*(len(c.buf)-c.base)+used)<<8 - fraction
 }
 
+// raise moves the lower end of an encoder's interval up.
+func (c *Coder) raise(by uint64) {
+	low, carry := bits.Add64(c.low, by, 0)
+	if c.low = low; carry != 0 {
+		c.carry()
+	}
+}
+
 // carry adds one to the number in front of the interval. It cannot run out of the frame: the whole number stays below one.
 func (c *Coder) carry() {
 	for i := len(c.buf) - 1; i >= c.base; i-- {

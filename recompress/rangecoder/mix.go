@@ -144,10 +144,7 @@ func (c *Coder) split(bound uint64, bit int) int {
 		c.code -= bound
 	default:
 		c.width -= bound
-		low, carry := bits.Add64(c.low, bound, 0)
-		if c.low = low; carry != 0 {
-			c.carry()
-		}
+		c.raise(bound)
 	}
 	if c.width < minRange {
 		c.shift()

@@ -42,7 +42,7 @@ func Files(fsys fs.FS, dir string) ([]WindowFile, error) {
 			return nil, fmt.Errorf("list spool: %w", err)
 		}
 		for _, name := range names {
-			stem, isWindow := strings.CutSuffix(name, windowSuffix)
+			stem, isWindow := strings.CutSuffix(name, WindowSuffix)
 			if start, ok := parseHex(stem, 16); ok && isWindow {
 				files = append(files, WindowFile{path.Join(root, entry, name), protocol.Timeline(tli), protocol.LSN(start)})
 			}

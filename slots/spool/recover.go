@@ -73,7 +73,7 @@ func (l *Log) listWindows(line *line) error {
 	}
 	for _, name := range names {
 		file := path.Join(dir, name)
-		stem, isWindow := strings.CutSuffix(name, windowSuffix)
+		stem, isWindow := strings.CutSuffix(name, WindowSuffix)
 		start, ok := parseHex(stem, 16)
 		switch {
 		case isWindow && ok:

@@ -24,8 +24,7 @@ type scanResult struct {
 // scan reads the frames of w, whose header has been read, up to size, or up to where nothing but zeros is left: they were written
 // ahead of frames. The result is valid up to the first bad frame even with an error.
 func (w *window) scan(file fs.File, size int64) (scanResult, error) {
-	r := Frames{file: file}
-	r.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: w.header.ResetDistance})
+	r := NewFrames(file, link.WindowHeaderBytes, link.Cursor{ResetDistance: w.header.ResetDistance})
 	result := scanResult{offset: r.offset, end: w.header.Start, cursor: r.cursor}
 	for {
 		f, _, err := r.Next(size)

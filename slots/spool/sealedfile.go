@@ -39,8 +39,7 @@ func (w *window) sealedEnd(file fs.File) (scanResult, error) {
 	if !ends {
 		return scanResult{}, w.bad(w.size.Load(), w.header.End, errNoEnd)
 	}
-	r := Frames{file: file}
-	r.seek(entry.Offset, index.Cursor(index.Len()-1))
+	r := NewFrames(file, entry.Offset, index.Cursor(index.Len()-1))
 	f, _, err := r.Next(w.size.Load())
 	if err == nil && (f.Timeline != w.header.Timeline || f.Start != w.header.End) {
 		err = errDisorder

@@ -116,8 +116,7 @@ func (s *sealing) encode(ctx context.Context, w *window, end protocol.LSN) (err 
 // each yields the frames of a window that is complete, from file, until ctx ends.
 func (w *window) each(ctx context.Context, file fs.File) iter.Seq2[*link.Frame, error] {
 	return func(yield func(*link.Frame, error) bool) {
-		r := Frames{file: file}
-		r.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: w.header.ResetDistance})
+		r := NewFrames(file, link.WindowHeaderBytes, link.Cursor{ResetDistance: w.header.ResetDistance})
 		var f link.Frame // one for all
 		for {
 			var err error

@@ -156,7 +156,7 @@ func TestUnsyncedIsBounded(t *testing.T) {
 	l := openLog(t, "data", Options{FS: d.disk})
 	at, syncs := protocol.LSN(0x100000), 0
 	d.disk.Inject(func(op memfs.Op) error {
-		if op.Kind == "sync" && strings.HasSuffix(op.Name, windowSuffix) {
+		if op.Kind == "sync" && strings.HasSuffix(op.Name, WindowSuffix) {
 			syncs++
 		}
 		return nil
@@ -199,7 +199,7 @@ type stuckFile struct {
 
 func (s *stuck) Create(name string) (fs.File, error) {
 	f, err := s.FS.Create(name)
-	if err != nil || !strings.HasSuffix(name, windowSuffix) {
+	if err != nil || !strings.HasSuffix(name, WindowSuffix) {
 		return f, err
 	}
 	return &stuckFile{f, s}, nil

@@ -35,7 +35,7 @@ func Walk(fsys fs.FS, name string, visit func(Entry) error) error {
 	if fsys == nil {
 		fsys = fs.OS{}
 	}
-	if strings.HasSuffix(name, windowSuffix) {
+	if strings.HasSuffix(name, WindowSuffix) {
 		return WalkWindow(fsys, name, visit)
 	}
 	names, err := fsys.ReadDir(name)
@@ -44,7 +44,7 @@ func Walk(fsys fs.FS, name string, visit func(Entry) error) error {
 	}
 	found := false
 	for _, entry := range names {
-		stem, isWindow := strings.CutSuffix(entry, windowSuffix)
+		stem, isWindow := strings.CutSuffix(entry, WindowSuffix)
 		_, isStart := parseHex(stem, 16)
 		_, isTimeline := parseHex(entry, 8)
 		if entry != "spool" && !(isWindow && isStart) && !isTimeline {
@@ -115,8 +115,7 @@ func WalkWindow(fsys fs.FS, name string, visit func(Entry) error) (err error) {
 // walkFrames shows the frames up to size, and returns where their WAL ends and whether all of them were good.
 func walkFrames(file fs.File, name string, header link.WindowHeader, size int64, visit func(Entry) error) (end protocol.LSN, whole bool, err error) {
 	w := &window{path: name, header: header}
-	r := Frames{file: file}
-	r.seek(link.WindowHeaderBytes, link.Cursor{ResetDistance: header.ResetDistance})
+	r := NewFrames(file, link.WindowHeaderBytes, link.Cursor{ResetDistance: header.ResetDistance})
 	before := scanResult{offset: r.offset, end: header.Start, cursor: r.cursor}
 	again := int64(0)
 	for {

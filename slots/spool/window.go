@@ -13,7 +13,8 @@ import (
 	"walproxy/slots/fs"
 )
 
-const windowSuffix = ".win"
+// WindowSuffix ends the name of every window file.
+const WindowSuffix = ".win"
 
 // window is one file of the log. Fields without a note do not change once the window is listed.
 type window struct {
@@ -83,7 +84,7 @@ func timelineDir(root string, tli protocol.Timeline) string {
 }
 
 func windowPath(root string, tli protocol.Timeline, start protocol.LSN) string {
-	return path.Join(timelineDir(root, tli), fmt.Sprintf("%016X%s", uint64(start), windowSuffix))
+	return path.Join(timelineDir(root, tli), fmt.Sprintf("%016X%s", uint64(start), WindowSuffix))
 }
 
 // parseHex reads a number of exactly digits upper-case hexadecimal digits.

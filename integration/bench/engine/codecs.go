@@ -21,6 +21,7 @@ const (
 // column is one way to make WAL smaller: its figures on every workload.
 type column struct {
 	name                   string
+	setting                setting // of walproxy's
 	ours                   bool
 	bytes, encode, decode  []float64
 	smaller, faster, reads []float64 // against yardstick and pace
@@ -35,7 +36,7 @@ func (b *bench) codecs(ctx context.Context) error {
 		"for byte. Speeds are 10⁶ bytes of WAL per second on one processor.\n", b.keepMiB)
 	var columns []*column
 	for _, s := range b.settings() {
-		columns = append(columns, &column{name: s.String(), ours: true})
+		columns = append(columns, &column{name: s.String(), setting: s, ours: true})
 	}
 	for _, name := range peerNames {
 		columns = append(columns, &column{name: name})

@@ -103,12 +103,6 @@ func (f *figures) count(kind string) (n int64) {
 	return n
 }
 
-// levels of codecs that have some.
-var levels = []int{1, 3, 5, 10, 16}
-
-// defaultLevel is the one that is used when none is asked for.
-const defaultLevel = zstd.DefaultLevel
-
 // settings returns every codec of this version, model and zstd at all levels. Level 1 of the model is its level 3.
 func (b *bench) settings() []setting {
 	var all []setting
@@ -120,7 +114,7 @@ func (b *bench) settings() []setting {
 			all = append(all, setting{codec: codec})
 			continue
 		}
-		for _, level := range levels {
+		for _, level := range zstd.Levels {
 			if codec != "model" || level > 1 {
 				all = append(all, setting{codec: codec, level: level})
 			}

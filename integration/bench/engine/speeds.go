@@ -3,6 +3,8 @@ package main
 import (
 	"slices"
 	"strings"
+
+	"walproxy/recompress/zstd"
 )
 
 // paced are the workloads that the goals for speed are about.
@@ -11,10 +13,9 @@ var paced = []string{"oltp_nofpw", "oltp", "index", "wide", "mixed"}
 // workloadSpeeds prints the speeds of the codecs at their default levels on each workload, beside pace.
 func (b *bench) workloadSpeeds(columns []*column) {
 	var few []*column
-	for _, s := range b.headline() {
-		i := slices.IndexFunc(columns, func(c *column) bool { return c.ours && c.isDefault(s) })
-		if i >= 0 {
-			few = append(few, columns[i])
+	for _, c := range columns {
+		if s := c.setting; c.ours && s.codec != "none" && (s.level == 0 || s.level == zstd.DefaultLevel) {
+			few = append(few, c)
 		}
 	}
 	b.report.Line("#### Speed on each workload\n")
@@ -48,9 +49,4 @@ func (b *bench) workloadSpeeds(columns []*column) {
 			number("%.1f", geomean(of(c.decode))) + " | " + number("%.2f", geomean(of(c.reads))) + " |"
 	}
 	b.report.Line("%s\n", line)
-}
-
-// isDefault reports whether c is the codec of s at its default level.
-func (c *column) isDefault(s setting) bool {
-	return c.name == s.codec || c.name == setting{codec: s.codec, level: defaultLevel}.String()
 }

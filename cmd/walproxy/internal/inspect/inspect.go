@@ -9,10 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-)
 
-// windowSuffix ends the name of every window file.
-const windowSuffix = ".win"
+	"walproxy/archive"
+	"walproxy/protocol/link"
+	"walproxy/slots/spool"
+)
 
 // ErrDamaged says that the listing names damage.
 var ErrDamaged = errors.New("damaged")
@@ -74,7 +75,7 @@ func windowFiles(path string) (files []string, base string, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // removed by a running node
 		}
-		if err == nil && !entry.IsDir() && strings.HasSuffix(file, windowSuffix) {
+		if err == nil && !entry.IsDir() && strings.HasSuffix(file, spool.WindowSuffix) {
 			files = append(files, file)
 		}
 		return err
@@ -83,15 +84,14 @@ func windowFiles(path string) (files []string, base string, err error) {
 		return nil, "", err
 	}
 	if len(files) == 0 {
-		return nil, "", fmt.Errorf("%s holds no window files (*%s): is it a data directory?", path, windowSuffix)
+		return nil, "", fmt.Errorf("%s holds no window files (*%s): is it a data directory?", path, spool.WindowSuffix)
 	}
 	return files, path, nil
 }
 
 // checkName refuses a file that neither is called like a window nor begins like one.
 func checkName(path string) error {
-	const magicBytes = 8
-	if strings.HasSuffix(path, windowSuffix) {
+	if strings.HasSuffix(path, spool.WindowSuffix) {
 		return nil
 	}
 	file, err := os.Open(path)
@@ -99,15 +99,15 @@ func checkName(path string) error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	magic := make([]byte, magicBytes)
+	magic := make([]byte, len(link.WindowMagic))
 	if _, err := io.ReadFull(file, magic); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
 	switch string(magic) {
-	case "WALPROXW":
+	case link.WindowMagic:
 		return nil
-	case "WALPROXA":
+	case archive.Magic:
 		return fmt.Errorf("%s is an object of an archive: walproxy archive list and verify read it", path)
 	}
-	return fmt.Errorf("%s is not a window file (*%s)", path, windowSuffix)
+	return fmt.Errorf("%s is not a window file (*%s)", path, spool.WindowSuffix)
 }
