@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,8 @@ const (
 	headerBytes     = 1 + 4 // kind and length of a message
 	// longBytes is the length of a message behind which others are not read ahead.
 	longBytes = 192 << 10
+	// maxUnasked bounds what a server says by itself between the end of the login and the first command.
+	maxUnasked = 64 << 10
 	// maxCommandBytes bounds a message outside of a stream; a timeline history is the largest that is expected.
 	maxCommandBytes = 2 << 20
 	// maxPlainBytes bounds a message of a plain stream: 16 WAL pages of at most 64 KiB behind a header, doubled.
@@ -82,7 +85,8 @@ func (c *wire) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// takeOver ends the use of Read, also one that is waiting in a goroutine of pgconn's. pgconn must be idle.
+// takeOver ends the use of Read and of Conn, also one that is waiting in a goroutine of pgconn's, and keeps what that has read. pgconn
+// must be idle.
 func (c *wire) takeOver() error {
 	c.taken.Store(true)
 	if err := c.SetReadDeadline(time.Unix(1, 0)); err != nil {
@@ -90,8 +94,26 @@ func (c *wire) takeOver() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.source = c.Conn // pgconn's reader has given all it had: the server says nothing unasked
+	if err := c.drain(); err != nil {
+		return fmt.Errorf("take over connection: %w", err)
+	}
+	c.source = c.Conn
 	return c.SetReadDeadline(time.Time{})
+}
+
+// drain reads from pgconn's reader until the deadline of Conn, which is over, comes through. Before that the reader's goroutine has ended,
+// which pgconn starts when a write takes long and leaves reading: were the deadline lifted earlier, it might never notice.
+func (c *wire) drain() error {
+	for {
+		if err := c.fill(c.w - c.r + 1); errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if c.w-c.r > maxUnasked {
+			return &ProtocolError{Peer: c.peer, What: "much that was not asked for, after the connection was made"}
+		}
+	}
 }
 
 // abort makes next fail, now and for ever. Safe for concurrent use.

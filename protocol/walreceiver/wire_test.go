@@ -111,6 +111,78 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// background reads ahead of its user, as pgconn's reader does once a write took long, until a read fails.
+type background struct {
+	net.Conn
+	ahead chan []byte // closed at the end
+}
+
+func (b *background) run() {
+	defer close(b.ahead)
+	for {
+		piece := make([]byte, 100)
+		n, err := b.Conn.Read(piece)
+		if n > 0 {
+			b.ahead <- piece[:n]
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (b *background) Read(p []byte) (int, error) {
+	if piece, ok := <-b.ahead; ok {
+		return copy(p, piece), nil
+	}
+	return b.Conn.Read(p)
+}
+
+// TestTakeOverFromBackground: a goroutine of pgconn's that reads the connection itself is over before the connection is used further.
+func TestTakeOverFromBackground(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for round := range 200 {
+		client, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newWire(client)
+		b := &background{client, make(chan []byte)}
+		c.source = b
+		go b.run()
+		if round%2 == 1 { // something that pgconn has not read yet
+			if _, err := server.Write(framed('N', []byte("early"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.takeOver(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.Write(framed('W', []byte{0, 0, 0})); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.readWithin(10 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		kind, _, err := c.next(100)
+		if err == nil && kind == 'N' && round%2 == 1 {
+			kind, _, err = c.next(100)
+		}
+		if err != nil || kind != 'W' {
+			t.Fatalf("round %d: %q, %v", round, kind, err)
+		}
+		_, _ = client.Close(), server.Close()
+	}
+}
+
 // nullSink takes everything.
 type nullSink struct {
 	Sink
