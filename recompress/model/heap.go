@@ -67,7 +67,7 @@ func (m *model) heapDelete(r *record, ctx uint32) {
 	c := [...]uint32{at16(last, 4) + 1, uint32(x.offset), uint32(p.newest), at16(last, 4) + r.plan.step, r.plan.step}
 	item := m.u16(ctx+ctxHeapItem, c[:], uint32(le.Uint16(b[4:])))
 	m.put16(b[4:], item)
-	r.plan.step = item - at16(last, 4)
+	r.plan.stride(at16(last, 4), item)
 	m.mark(costOffset)
 	if r.op()&^heapInit == heapLock {
 		x.locked = uint16(item)
