@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -167,14 +169,26 @@ func TestUntilGivesUp(t *testing.T) {
 	}
 }
 
-func TestFreePortsDiffer(t *testing.T) {
-	seen := map[int]bool{}
-	for range 100 {
-		port, err := pgcluster.FreePort()
-		must(t, err)
-		if seen[port] {
-			t.Fatalf("port %d twice", port)
+// TestFreePortIsKept: nobody else is given a port of ours while no server listens on it, and a server can.
+func TestFreePortIsKept(t *testing.T) {
+	port, err := pgcluster.FreePort()
+	must(t, err)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	for _, when := range []string{"before a server", "after a server"} {
+		exclusive := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { // as FreePort looks
+			var err error
+			return errors.Join(c.Control(func(fd uintptr) {
+				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 0)
+			}), err)
+		}}
+		if l, err := exclusive.Listen(t.Context(), "tcp4", address); !errors.Is(err, unix.EADDRINUSE) {
+			t.Fatalf("%s: port %d was given away: %v, %v", when, port, l, err)
 		}
-		seen[port] = true
+		if conn, err := net.Dial("tcp4", address); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Fatalf("%s: somebody listens on port %d: %v, %v", when, port, conn, err)
+		}
+		server, err := net.Listen("tcp4", address)
+		must(t, err)
+		must(t, server.Close())
 	}
 }
