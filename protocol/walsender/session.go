@@ -65,10 +65,16 @@ func newSession(server *Server, conn net.Conn, unix bool) *session {
 
 // run serves the client until it goes, ctx ends (the node shuts down), or the session is killed.
 func (s *session) run(ctx context.Context) {
+	said := false // why the session ends
+	defer func() {
+		if said {
+			s.wire.linger(ctx)
+		}
+		_ = s.wire.conn.Close() // of TLS too, whose conn comes later
+	}()
 	defer close(s.ended)
 	defer s.backup.close()
 	defer s.sql.close()
-	defer func() { _ = s.wire.conn.Close() }() // of TLS too, whose conn comes later
 	killed, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer kill(nil)
 	s.kill = kill
@@ -85,8 +91,13 @@ func (s *session) run(ctx context.Context) {
 		err = s.loop(ctx, killed)
 	}
 	var refusal *protocol.Error
-	if errors.As(err, &refusal) {
-		err = errors.Join(err, s.refuse(refusal), s.wire.flush())
+	switch {
+	case errors.Is(err, errClosed): // perhaps in the middle of a message, for whose rest an error would be taken
+		said = errors.Is(err, errDrained) || errors.Is(err, errOver)
+	case errors.As(err, &refusal):
+		failed := errors.Join(s.refuse(refusal), s.wire.flush())
+		said = s.pid != 0 && failed == nil
+		err = errors.Join(err, failed)
 	}
 	s.log.Debug("session ended", zap.Int32("pid", s.pid), zap.Error(err))
 }

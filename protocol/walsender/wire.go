@@ -2,6 +2,7 @@ package walsender
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -188,6 +189,21 @@ func (w *wire) flush() error {
 	_, err := w.conn.Write(w.out)
 	w.out = w.out[:0]
 	return err
+}
+
+// linger says that nothing follows, and drops what the client still sends until it closes its side: a socket that is closed while
+// bytes of the client are unread, or on their way, resets the connection, and what the client has not read by then is lost to it,
+// the reason of the end too. It takes writeTimeout at most, lastWordTimeout once ctx has ended.
+func (w *wire) linger(ctx context.Context) {
+	if c, ok := w.conn.(*tls.Conn); ok && c.CloseWrite() != nil {
+		return
+	}
+	half, ok := w.raw.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil || w.raw.SetReadDeadline(time.Now().Add(writeTimeout)) != nil {
+		return
+	}
+	defer after(ctx, func() { _ = w.raw.SetReadDeadline(time.Now().Add(lastWordTimeout)) })()
+	_, _ = io.Copy(io.Discard, w.raw) // whatever ends it
 }
 
 // writeTimeout bounds the sending of an answer that is not a stream.
