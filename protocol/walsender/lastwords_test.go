@@ -1,23 +1,28 @@
 package walsender_test
 
 import (
-	"bytes"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"walproxy/protocol/link"
 	"walproxy/protocol/walsender"
 )
 
 // TestNothingFollowsACutMessage: a client that stops reading in the middle of a message until the node gives it up must not
 // find the reason in the message's rest.
 func TestNothingFollowsACutMessage(t *testing.T) {
+	noise := make([]byte, 50000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	flood := func(server net.Conn) { // a message that is never read to its end
 		_, _, _ = readMessage(server)
-		_, _ = server.Write(typed('d', bytes.Repeat([]byte("x"), 5000)))
+		_, _ = server.Write(append(encoded(&pgproto3.CopyOutResponse{}), typed('d', noise)...))
 		_, _ = io.Copy(io.Discard, server)
 	}
 	for name, test := range map[string]struct {
@@ -33,6 +38,12 @@ func TestNothingFollowsACutMessage(t *testing.T) {
 		"backup": {time.Second, func(t *testing.T) (*harness, *client) {
 			h := servePipe(t, newNode("15.9", begin, nil), walsender.Options{Relay: newRelayed(flood)})
 			c := h.connect(t)
+			c.query("BASE_BACKUP")
+			return h, c
+		}},
+		"backup for a node": {time.Second, func(t *testing.T) (*harness, *client) {
+			h := servePipe(t, newNode("15.9", begin, nil), walsender.Options{Link: true, Relay: newRelayed(flood)})
+			c := h.connect(t, link.StartupParameter, link.LinkVersion)
 			c.query("BASE_BACKUP")
 			return h, c
 		}},

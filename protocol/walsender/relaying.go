@@ -116,6 +116,8 @@ func (r *relaying) explain(ctx context.Context, err error) error {
 	switch {
 	case r.cut:
 		return closed(errors.Join(cause, err, errCut))
+	case errors.Is(err, errClosed): // by writing to the client, which may have got a part of a message
+		return err
 	case cause != nil:
 		return cause
 	case !upstream:
@@ -322,7 +324,9 @@ func (r *relaying) wrap(ctx context.Context, stopWatching func() error) (err err
 	}
 	err = r.forward(ctx, r, stopWatching)
 	if err != nil {
-		_ = r.wrapper.Flush() // what the client can have; the error that follows says that the rest is missing
+		if errFlush := r.wrapper.Flush(); errFlush != nil { // what the client can have; the error that follows says what is missing
+			return closed(errors.Join(err, errFlush))
+		}
 		return err
 	}
 	if err := r.wrapper.Close(); err != nil {

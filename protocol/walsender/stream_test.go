@@ -361,6 +361,7 @@ func TestShutdown(t *testing.T) {
 			c.start("START_REPLICATION 0/1000000")
 			c.expect("WAL", "w(0/1000000+100)")
 		}
+		synctest.Wait() // early's session has begun
 		began := time.Now()
 		h.shutdown()
 		if got := idle.until('Z'); got != "E(FATAL 57P01) closed" {
