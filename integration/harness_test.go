@@ -21,7 +21,7 @@ import (
 const patience = 3 * time.Minute
 
 // atOnce bounds how many sets of servers run side by side, so that small machines keep up.
-var atOnce = make(chan struct{}, 2)
+var atOnce = make(chan struct{}, 3)
 
 // setting waits for its turn among the tests that run servers, and returns a context that bounds the test.
 func setting(t *testing.T, limit time.Duration) context.Context {

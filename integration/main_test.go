@@ -24,22 +24,17 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
+	os.Exit(run(pgcluster.WithTemplates(m, &templates)))
 }
 
-func run(m *testing.M) int {
+func run(tests pgcluster.Tests) int {
 	var err error
 	if buildDir, err = pgcluster.TempDir("walproxy-test-"); err != nil { // servers call walproxy too
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(buildDir) }()
-	if templates, err = pgcluster.NewTemplates(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = templates.Close() }()
-	return m.Run()
+	return tests.Run()
 }
 
 var build = sync.OnceValues(func() (string, error) {

@@ -142,7 +142,9 @@ func (c *Cluster) Close() error {
 			return err
 		}
 	}
-	return errors.Join(c.removeMemory(), os.RemoveAll(c.Dir))
+	err := c.removeMemory()
+	c.Options.Templates.keep(c.DataDir)
+	return errors.Join(err, os.RemoveAll(c.Dir))
 }
 
 // WriteFile writes a file of the data directory, mode 0600, for the server to read at its next start or reload.

@@ -16,7 +16,7 @@ func (c *Cluster) Clone(ctx context.Context, dir string) (*Cluster, error) {
 		return nil, fmt.Errorf("clone cluster: %w", ErrRunning)
 	}
 	return c.derive(dir, func(clone *Cluster) error {
-		if _, err := RunAs(ctx, "cp", "-a", c.DataDir, clone.DataDir); err != nil {
+		if err := c.Options.Templates.copyDir(ctx, c.DataDir, clone.DataDir); err != nil {
 			return err
 		}
 		for _, name := range []string{"postmaster.pid", "postmaster.opts", "standby.signal", "postgresql.auto.conf"} {

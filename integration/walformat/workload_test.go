@@ -113,7 +113,7 @@ func must(t *testing.T, err error) {
 func start(ctx context.Context, t *testing.T, major int, conf ...string) *pgcluster.Cluster {
 	t.Helper()
 	conf = append([]string{"wal_level = logical", "max_prepared_transactions = 5", "track_commit_timestamp = on", "allow_in_place_tablespaces = on"}, conf...)
-	c, err := pgcluster.Create(ctx, pgcluster.Options{Major: major, SegmentMiB: 1, NoFsync: true, Conf: conf})
+	c, err := pgcluster.Create(ctx, pgcluster.Options{Major: major, SegmentMiB: 1, NoFsync: true, Conf: conf, Templates: templates})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

@@ -81,6 +81,7 @@ func eachMajor(t *testing.T, test func(ctx context.Context, t *testing.T, major 
 
 func cluster(ctx context.Context, t *testing.T, o pgcluster.Options) *pgcluster.Cluster {
 	t.Helper()
+	o.Templates = templates
 	c, err := pgcluster.Create(ctx, o)
 	must(t, err)
 	closeAtEnd(t, c)

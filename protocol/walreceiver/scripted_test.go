@@ -10,13 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"walproxy/protocol"
 	"walproxy/protocol/walreceiver"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // somewal returns n bytes that differ from place to place.
 func somewal(n int) []byte {

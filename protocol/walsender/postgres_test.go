@@ -26,7 +26,7 @@ func primary(t *testing.T, ctx context.Context) *pgcluster.Cluster {
 
 func primaryOf(t *testing.T, ctx context.Context, major int) *pgcluster.Cluster {
 	t.Helper()
-	c, err := pgcluster.Create(ctx, pgcluster.Options{Major: major, SegmentMiB: 1, NoFsync: true})
+	c, err := pgcluster.Create(ctx, pgcluster.Options{Major: major, SegmentMiB: 1, NoFsync: true, Templates: templates})
 	if err != nil {
 		t.Fatal(err)
 	}
