@@ -79,7 +79,8 @@ type Log struct {
 	markedAt   time.Time
 
 	fileMu   sync.Mutex // one change of identity and history files at a time
-	retainMu sync.Mutex // one removal at a time
+	retainMu sync.Mutex // one removal at a time; guards the next one
+	removing removal    // whose file may not be gone for good; the zero removal if none is
 
 	mu        sync.Mutex // guards everything below
 	state     State
