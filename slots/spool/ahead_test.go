@@ -2,6 +2,7 @@ package spool
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"walproxy/protocol/link"
@@ -121,6 +122,51 @@ func TestWalkFindsDamageOfLastFrame(t *testing.T) {
 		var found error
 		if err := Walk(d.disk, "data", func(e Entry) error { found = e.Err; return nil }); err != nil || !errors.Is(found, link.ErrCorrupt) {
 			t.Errorf("last frame of %d bytes, damaged: %v, %v", payload, found, err)
+		}
+	}
+}
+
+// TestWalkBesideACompletedWindow: a window whose file gets the length of its frames while it is walked has no damage.
+func TestWalkBesideACompletedWindow(t *testing.T) {
+	for completeAt := range 3 { // header, first frame, second frame
+		disk := memfs.New()
+		l := openLog(t, "data", Options{FS: disk})
+		mustAppend(t, l, raw(1, 0x400000, 100))
+		mustAppend(t, l, filling(l.State().End, 40))
+		file, next := l.current.path, raw(1, l.State().End, 100)
+		seen := 0
+		err := WalkWindow(disk, file, func(e Entry) error {
+			if e.Err != nil {
+				return e.Err
+			}
+			if seen == completeAt {
+				mustAppend(t, l, next)
+			}
+			seen++
+			return nil
+		})
+		if err != nil || seen != 3 {
+			t.Errorf("window completed at entry %d: %d entries, %v", completeAt, seen, err)
+		}
+	}
+}
+
+// TestWalkBesideAWindowThatBegins: the zeros ahead of a window's first frame come before its header.
+func TestWalkBesideAWindowThatBegins(t *testing.T) {
+	for _, length := range []int{0, 10, 100, aheadBytes} {
+		d := &damaged{t: t, disk: memfs.New()}
+		l := openLog(t, "data", Options{FS: d.disk})
+		mustAppend(t, l, raw(1, 0x400000, 100))
+		d.disk = d.disk.Kill()
+		d.edit(l.current.path, func([]byte) []byte { return make([]byte, length) })
+		entries := 0
+		if err := Walk(d.disk, "data", func(e Entry) error {
+			if entries++; !errors.Is(e.Err, link.ErrShort) {
+				return fmt.Errorf("entry %+v", e)
+			}
+			return nil
+		}); err != nil || entries != 1 {
+			t.Errorf("%d zeros: %d entries, %v", length, entries, err)
 		}
 	}
 }

@@ -123,10 +123,12 @@ func blankFrom(file io.ReaderAt, offset, size int64) (bool, error) {
 	buf := make([]byte, min(size-offset, aheadBytes))
 	for offset < size {
 		n, err := file.ReadAt(buf[:min(size-offset, aheadBytes)], offset)
-		if n == 0 || !zeros(buf[:n]) {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
+		switch {
+		case !zeros(buf[:n]):
+			return false, nil
+		case errors.Is(err, io.EOF): // a walk beside the writer: the zeros are gone, with the window complete
+			return true, nil
+		case n == 0:
 			return false, err
 		}
 		offset += int64(n)

@@ -81,6 +81,9 @@ func WalkWindow(fsys fs.FS, name string, visit func(Entry) error) (err error) {
 	}
 	header, err := link.DecodeWindowHeader(buf)
 	if err != nil {
+		if blank, blankErr := blankFrom(file, 0, size); blank && blankErr == nil { // the zeros ahead of it come before the header
+			err = link.ErrShort
+		}
 		return visit(Entry{File: name, Err: err})
 	}
 	if header.Kind == link.WindowSealed && size != header.FileBytes() {
@@ -134,6 +137,11 @@ func walkFrames(file fs.File, name string, header link.WindowHeader, size int64,
 		if err != nil && header.Kind == link.WindowLive && again != offset { // it may have been written after it was read
 			again = offset
 			r.seek(offset, before.cursor)
+			length, sizeErr := file.Size() // of a window that is complete meanwhile the zeros behind it are gone
+			if sizeErr != nil {
+				return before.end, false, fmt.Errorf("walk %s: %w", name, sizeErr)
+			}
+			size = min(size, length)
 			continue
 		}
 		if err != nil && header.Kind == link.WindowLive {
