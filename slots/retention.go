@@ -24,6 +24,7 @@ func RetainedFrom(restart protocol.LSN, segmentSize, resetDistance uint32) proto
 type Hold struct {
 	Slot         string       // set for a slot
 	Consumer     string       // set for a live consumer: its name, or its address
+	PID          int32        // of a live consumer's session
 	Needs        protocol.LSN // 0: nothing
 	RetainedFrom protocol.LSN // Needs widened; 0 if nothing is needed
 	Reason       string       // in words
@@ -53,7 +54,7 @@ func Retention(slots []Slot, consumers []ConsumerState, end protocol.LSN, o Rete
 			name = c.Peer
 		}
 		needs, reason := consumerNeeds(c)
-		add(Hold{Consumer: name, Needs: needs, Reason: reason})
+		add(Hold{Consumer: name, PID: c.PID, Needs: needs, Reason: reason})
 	}
 	return keep, holds
 }

@@ -63,6 +63,9 @@ func (n *Node) makeRoom(ctx context.Context, full error) error {
 	if err := n.log.Sync(); err != nil { // only what is durable is removed, and nobody is to lose a slot for what is not yet
 		return err
 	}
+	if n.unsaved() {
+		_ = n.store.Flush() // Store.Run tries again, and says so in the log
+	}
 	before := n.log.State().Bytes
 	if err := n.removeUnneeded(n.holds(0, 0)); err != nil {
 		return err
@@ -89,13 +92,25 @@ func (n *Node) makeRoom(ctx context.Context, full error) error {
 	return nil
 }
 
+// unsaved reports whether a slot holds WAL only because its position was not saved yet.
+func (n *Node) unsaved() bool {
+	o := n.retention(0, 0)
+	for _, s := range n.store.List() {
+		from := s.HoldsFrom()
+		if from != 0 && slots.RetainedFrom(from, o.SegmentSize, o.ResetDistance) < slots.RetainedFrom(s.RestartLSN, o.SegmentSize, o.ResetDistance) {
+			return true
+		}
+	}
+	return false
+}
+
 // shed invalidates the slot, or ends the stream without slot, that keeps most WAL from being removed.
 func (n *Node) shed() (bool, error) {
 	_, holds := n.holds(0, 0)
-	end := n.log.State().End.Floor(uint64(n.log.ResetDistance()))
+	anyway, _ := slots.Retention(nil, nil, n.log.State().End, n.retention(0, 0)) // from here on WAL is kept for everybody
 	var worst slots.Hold
 	for _, h := range holds {
-		if h.RetainedFrom != 0 && h.RetainedFrom < end && (worst.RetainedFrom == 0 || h.RetainedFrom < worst.RetainedFrom) {
+		if h.RetainedFrom != 0 && h.RetainedFrom < anyway && (worst.RetainedFrom == 0 || h.RetainedFrom < worst.RetainedFrom) {
 			worst = h
 		}
 	}
@@ -112,7 +127,7 @@ func (n *Node) shed() (bool, error) {
 		return true, nil
 	}
 	for _, c := range n.registry.Consumers() {
-		if c.Name == worst.Consumer || c.Peer == worst.Consumer {
+		if c.PID == worst.PID { // several may have the same name
 			n.logger.Error("the spool is full; a stream is ended", zap.String("peer", c.Peer), zap.Stringer("lsn", worst.RetainedFrom))
 			n.server.Terminate(c.PID)
 			return true, nil
