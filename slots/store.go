@@ -195,10 +195,7 @@ func (s *Store) Create(name string, temporary bool, restart protocol.LSN, pid in
 	}
 	s.saveMu.Lock()
 	defer s.saveMu.Unlock()
-	slot := &Slot{Name: name, Temporary: temporary, RestartLSN: restart}
-	if temporary {
-		slot.PID = pid
-	}
+	slot := &Slot{Name: name, Temporary: temporary, RestartLSN: restart, PID: pid} // no other session gets it before it is durable
 	s.mu.Lock()
 	var err error
 	switch {
@@ -218,6 +215,7 @@ func (s *Store) Create(name string, temporary bool, restart protocol.LSN, pid in
 			s.remove(name)
 			return fmt.Errorf("create slot %q: %w", name, err)
 		}
+		s.Release(name, pid)
 	}
 	s.changed.Notify()
 	return nil
@@ -229,13 +227,16 @@ func (s *Store) remove(name string) {
 	s.mu.Unlock()
 }
 
-// Drop removes a slot; that is durable on return. Only the session pid may drop a slot that it holds; pid 0 is nobody's.
+// Drop removes a slot; that is durable on return. Only the session pid may drop a slot that it holds; pid 0 is nobody's. Meanwhile
+// pid holds the slot, so that no other session gets it.
 //
 // Errors: protocol.ErrSlotMissing, *protocol.SlotInUseError, or an error of the file system, after which the slot still exists.
+//
+// Source: PostgreSQL src/backend/replication/slot.c, ReplicationSlotDrop (13-18).
 func (s *Store) Drop(name string, pid int32) error {
 	s.saveMu.Lock()
 	defer s.saveMu.Unlock()
-	slot, err := s.held(name, pid)
+	slot, err := s.hold(name, pid)
 	if err != nil {
 		return fmt.Errorf("drop slot: %w", err)
 	}
@@ -244,6 +245,9 @@ func (s *Store) Drop(name string, pid int32) error {
 			return slices.DeleteFunc(all, func(other Slot) bool { return other.Name == name })
 		}
 		if err := s.save(without); err != nil {
+			if !slot.Active() {
+				s.Release(name, pid)
+			}
 			return fmt.Errorf("drop slot %q: %w", name, err)
 		}
 	}
@@ -252,14 +256,18 @@ func (s *Store) Drop(name string, pid int32) error {
 	return nil
 }
 
-// held returns a slot unless it is missing or another session than pid holds it.
-func (s *Store) held(name string, pid int32) (Slot, error) {
-	slot, ok := s.Get(name)
+// hold gives a slot to the session pid, and returns it as it was, unless it is missing or another session holds it.
+func (s *Store) hold(name string, pid int32) (Slot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := s.slots[name]
 	switch {
-	case !ok:
+	case slot == nil:
 		return Slot{}, fmt.Errorf("slot %q: %w", name, protocol.ErrSlotMissing)
 	case slot.PID != 0 && slot.PID != pid:
 		return Slot{}, &protocol.SlotInUseError{Name: name, PID: slot.PID}
 	}
-	return slot, nil
+	before := *slot
+	slot.PID = pid
+	return before, nil
 }

@@ -343,3 +343,78 @@ func FuzzDecodeStore(f *testing.F) {
 		}
 	})
 }
+
+// TestDropExcludesAcquire: while a slot is being dropped nobody gets it; if that fails it is there as before.
+func TestDropExcludesAcquire(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		disk := memfs.New()
+		if err := disk.MkdirAll("data"); err != nil {
+			t.Fatal(err)
+		}
+		s, err := OpenStore("data", StoreOptions{FS: disk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Create("a", false, 0x1000000, 0); err != nil {
+			t.Fatal(err)
+		}
+		var acquired error
+		broken := errors.New("input/output error")
+		disk.Inject(func(op memfs.Op) error {
+			if op.Kind != "rename" {
+				return nil
+			}
+			acquired = s.Acquire("a", 7)
+			if fails {
+				return broken
+			}
+			return nil
+		})
+		err = s.Drop("a", 8)
+		disk.Inject(nil)
+		var used *protocol.SlotInUseError
+		if !errors.As(acquired, &used) || used.PID != 8 {
+			t.Errorf("acquired while it is dropped: %v", acquired)
+		}
+		if _, there := s.Get("a"); there != fails || errors.Is(err, broken) != fails {
+			t.Errorf("dropped: there %t, %v", there, err)
+		}
+		if fails {
+			if err := errors.Join(s.Acquire("a", 7), s.Advance("a", 0x2000000, false)); err != nil {
+				t.Errorf("after a drop that failed: %v", err)
+			}
+		}
+	}
+}
+
+// TestCreateExcludesAcquire: a slot that may not come to be is nobody else's.
+func TestCreateExcludesAcquire(t *testing.T) {
+	disk := memfs.New()
+	if err := disk.MkdirAll("data"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenStore("data", StoreOptions{FS: disk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("input/output error")
+	for _, fault := range []error{broken, nil} {
+		var acquired error
+		disk.Inject(func(op memfs.Op) error {
+			if op.Kind != "rename" {
+				return nil
+			}
+			acquired = s.Acquire("a", 7)
+			return fault
+		})
+		err = s.Create("a", false, 0x1000000, 8)
+		disk.Inject(nil)
+		var used *protocol.SlotInUseError
+		if !errors.As(acquired, &used) || used.PID != 8 || !errors.Is(err, fault) {
+			t.Errorf("acquired while it is created: %v; created: %v", acquired, err)
+		}
+	}
+	if slot, _ := s.Get("a"); slot.PID != 0 {
+		t.Errorf("slot %+v", slot)
+	}
+}
