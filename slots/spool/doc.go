@@ -43,5 +43,6 @@
 // by Sync: the log is cut off at the first of them, and the windows behind are removed, with lines in the log. Should the newest
 // window be a sealed one after all, because later ones were taken away on purpose, it is made live again. Damage of another kind
 // or anywhere else, or below what <data>/flushed says, is a *CorruptError. A failed fsync leaves the state of the disk unknown,
-// so the log refuses everything after it: open it again.
+// so the log refuses everything after it: open it again. Since the system may count as written what that fsync lost, Open writes once
+// more what is not known to have been durable, before it syncs it.
 package spool

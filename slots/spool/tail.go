@@ -151,11 +151,35 @@ func (l *Log) repair(w *window) (scan scanResult, whole bool, err error) {
 		}
 	}
 	if !l.noSync {
+		if err := rewrite(file, l.confirmed(w), scan.offset); errors.Is(full(err), ErrFull) {
+			l.logger.Warn("no room to write the newest frames once more", zap.String("file", w.path), errField(err)) // the start is to make some
+		} else if err != nil {
+			return scanResult{}, false, fmt.Errorf("write window %s once more: %w", w.path, err)
+		}
 		if err := file.Sync(); err != nil {
 			return scanResult{}, false, fmt.Errorf("sync window %s: %w", w.path, err)
 		}
 	}
 	return scan, whole, nil
+}
+
+// rewrite writes what lies between two offsets of a file once more. If an fsync of the last process failed, the system may take for
+// written what is in its cache alone, and would leave it out of the next fsync.
+//
+// Source: fsync(2) and Linux mm/filemap.c, file_check_and_advance_wb_err: an error is told once, and the pages count as clean.
+func rewrite(file fs.File, from, to int64) error {
+	buf := make([]byte, min(max(to-from, 0), maxBufferBytes))
+	for from < to {
+		n, err := file.ReadAt(buf[:min(int64(len(buf)), to-from)], from)
+		if n == 0 {
+			return err
+		}
+		if _, err := file.WriteAt(buf[:n], from); err != nil {
+			return err
+		}
+		from += int64(n)
+	}
+	return nil
 }
 
 // readTorn returns what the good frames at the beginning of a window say, and whether nothing is behind them. It refuses a rest

@@ -2,6 +2,7 @@ package spool
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -294,5 +295,46 @@ func TestFailedSyncOfAnOlderWindow(t *testing.T) {
 	d.disk = d.disk.Kill()
 	if n, err := d.survivors(); n != 8 {
 		t.Fatalf("%d frames survive, %v", n, err)
+	}
+}
+
+// What a system lost at a failed fsync, and does not write at the next one, is not durable when the log was opened again.
+func TestFailedSyncLosesNothingThatCounts(t *testing.T) {
+	for _, frames := range []int{1, 5, 8} { // in up to four windows
+		for synced := range frames {
+			disk := memfs.New()
+			l := openLog(t, "data", Options{FS: disk})
+			for i := range frames {
+				mustAppend(t, l, half(0x400000 + protocol.LSN(i/2)*distance)[i%2])
+				if i+1 == synced {
+					if err := l.Sync(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			disk.Inject(func(op memfs.Op) error {
+				if op.Kind == "sync" {
+					return memfs.ErrLost
+				}
+				return nil
+			})
+			if err := l.Close(); !errors.Is(err, memfs.ErrLost) {
+				t.Fatalf("close: %v", err)
+			}
+			disk.Inject(nil)
+			again := openLog(t, "data", Options{FS: disk})
+			flushed := again.State().Flushed
+			for seed := range uint64(20) {
+				left, err := Open("data", Options{FS: disk.Crash(rand.New(rand.NewPCG(seed, 1))), ResetDistance: distance})
+				if err != nil {
+					t.Fatalf("%d frames, %d of them synced: %v", frames, synced, err)
+				}
+				if end := left.State().End; end < flushed {
+					t.Errorf("%d frames, %d of them synced: flushed was %s, what survives ends at %s", frames, synced, flushed, end)
+				}
+				_ = left.Close()
+			}
+			_ = again.Close()
+		}
 	}
 }

@@ -82,7 +82,7 @@ func (c *copier) node(n node) node {
 		left = c.dir(n)
 	case *inode:
 		if c.rng == nil {
-			left = &inode{now: bytes.Clone(n.now), durable: bytes.Clone(n.durable)}
+			left = &inode{now: bytes.Clone(n.now), durable: bytes.Clone(n.durable), lost: maps.Clone(n.lost)}
 			break
 		}
 		content := c.content(n)
@@ -100,7 +100,7 @@ func (c *copier) content(f *inode) []byte {
 	left := make([]byte, high)
 	for at := 0; at < high; at += sectorBytes {
 		from := f.durable
-		if c.keep() {
+		if c.keep() && !f.lost[at/pageBytes] {
 			from = f.now
 		}
 		if at < len(from) {
