@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,6 +43,9 @@ type Node struct {
 	alarm    alarm
 	status   broadcast // what is to be reported upstream may have changed
 	room     broadcast // something was removed from the spool, or may be now
+
+	reserving sync.Mutex   // held while a slot that reserves WAL is made, and while it is found out which WAL may go
+	going     protocol.LSN // WAL below may be going; guarded by reserving
 }
 
 // Open opens the data directory and prepares everything else; nothing runs yet. Metrics are registered with reg.

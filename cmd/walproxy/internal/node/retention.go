@@ -20,7 +20,7 @@ func (n *Node) retain(ctx context.Context) error {
 	tick := time.NewTicker(retainInterval)
 	defer tick.Stop()
 	for {
-		if err := n.removeUnneeded(n.holds(uint64(n.config.Spool.Keep), n.redo.position())); err != nil {
+		if err := n.removeUnneeded(uint64(n.config.Spool.Keep), n.redo.position()); err != nil {
 			n.logger.Error("cannot remove old WAL", zap.Error(err))
 		}
 		n.checkRoom(time.Now())
@@ -32,8 +32,13 @@ func (n *Node) retain(ctx context.Context) error {
 	}
 }
 
-// removeUnneeded removes WAL below the oldest LSN that is needed.
-func (n *Node) removeUnneeded(oldest protocol.LSN, _ []slots.Hold) error {
+// removeUnneeded removes WAL below the oldest LSN that holds returns. That takes its time: a slot that is made meanwhile does not
+// begin below.
+func (n *Node) removeUnneeded(keep uint64, redo protocol.LSN) error {
+	n.reserving.Lock()
+	oldest, _ := n.holds(keep, redo)
+	n.going = oldest
+	n.reserving.Unlock()
 	before := n.log.State().Bytes
 	if err := n.log.Retain(oldest); err != nil {
 		return err
@@ -67,7 +72,7 @@ func (n *Node) makeRoom(ctx context.Context, full error) error {
 		_ = n.store.Flush() // Store.Run tries again, and says so in the log
 	}
 	before := n.log.State().Bytes
-	if err := n.removeUnneeded(n.holds(0, 0)); err != nil {
+	if err := n.removeUnneeded(0, 0); err != nil {
 		return err
 	}
 	if n.log.State().Bytes < before {
@@ -159,14 +164,15 @@ func furthestBehind(holds []slots.Hold) string {
 	}
 }
 
-// reservable returns the position at which a new slot begins that reserves WAL. WAL from its segment on is there.
+// reservable returns the position at which a new slot begins that reserves WAL. WAL from its segment on is there, and stays as long as
+// n.reserving is held, which it is.
 func (n *Node) reservable() protocol.LSN {
 	id, _ := n.log.Identity()
 	segment := uint64(max(id.SegmentSize, protocol.MinSegmentSize))
 	begin := n.log.State().Begin
-	if redo := n.redo.position(); redo != 0 && redo.Floor(segment) >= begin {
+	if redo := n.redo.position(); redo != 0 && redo.Floor(segment) >= max(begin, n.going) {
 		return redo
 	}
 	_, end := n.feed.Position()
-	return max(end.Floor(segment), begin)
+	return max(end.Floor(segment), begin) // the newest segment is kept always
 }

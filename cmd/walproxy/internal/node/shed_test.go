@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,12 +16,11 @@ import (
 )
 
 // shedding returns a node that sheds, is never run, and holds WAL of windows of 4 MiB, all durable, in segments of 16 MiB.
-func shedding(t *testing.T, begin protocol.LSN, windows int) (*Node, *observer.ObservedLogs) {
+func shedding(t *testing.T, logger *zap.Logger, begin protocol.LSN, windows int) *Node {
 	t.Helper()
-	core, logs := observer.New(zap.ErrorLevel)
 	cfg := config.Default()
 	cfg.Data.Dir, cfg.Upstream.Conninfo, cfg.Spool.WhenFull = t.TempDir(), "host=127.0.0.1 port=1 user=u", config.WhenFullShed
-	n, err := Open(cfg, zap.New(core), prometheus.NewRegistry())
+	n, err := Open(cfg, logger, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,10 +36,10 @@ func shedding(t *testing.T, begin protocol.LSN, windows int) (*Node, *observer.O
 		}
 		begin = f.End()
 	}
-	if err := n.log.Sync(); err != nil {
+	if err := errors.Join(n.log.Sync(), n.openFeed()); err != nil { // the feed begins at the end of the spool
 		t.Fatal(err)
 	}
-	return n, logs
+	return n
 }
 
 func makeSlot(t *testing.T, n *Node, name string, at protocol.LSN) {
@@ -52,7 +52,7 @@ func makeSlot(t *testing.T, n *Node, name string, at protocol.LSN) {
 // TestShedsWhatMakesRoom: who holds nothing but the newest segment, which is kept for everybody, is not shed: the disk may be full of
 // something else.
 func TestShedsWhatMakesRoom(t *testing.T) {
-	n, _ := shedding(t, 16*mib, 7) // up to 44 MiB, which lies in the segment from 32 MiB on
+	n := shedding(t, zap.NewNop(), 16*mib, 7) // up to 44 MiB, which lies in the segment from 32 MiB on
 	makeSlot(t, n, "near", 33*mib)
 	n.registry.Register(slots.Info{Name: "nearer", Start: 34 * mib})
 	if shed, err := n.shed(); shed || err != nil {
@@ -71,7 +71,7 @@ func TestShedsWhatMakesRoom(t *testing.T) {
 
 // TestShedsNobodyForAPositionUnsaved: a slot whose consumer has moved on holds WAL only until that is saved.
 func TestShedsNobodyForAPositionUnsaved(t *testing.T) {
-	n, _ := shedding(t, 16*mib, 9)
+	n := shedding(t, zap.NewNop(), 16*mib, 9)
 	makeSlot(t, n, "a", 17*mib)
 	if err := n.store.Advance("a", 50*mib, false); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,8 @@ func TestShedsNobodyForAPositionUnsaved(t *testing.T) {
 
 // TestShedsTheRightStream: of several streams of one name, as standbys have by default, the one that is behind ends.
 func TestShedsTheRightStream(t *testing.T) {
-	n, logs := shedding(t, 16*mib, 9)
+	core, logs := observer.New(zap.ErrorLevel)
+	n := shedding(t, zap.New(core), 16*mib, 9)
 	for i, at := range []protocol.LSN{51, 17, 50} {
 		n.registry.Register(slots.Info{Name: "walreceiver", Peer: string(rune('a' + i)), PID: int32(i), Start: at * mib})
 	}

@@ -25,6 +25,8 @@ const (
 func (s *slotStore) Create(name string, pid int32, options walsender.SlotOptions) error {
 	restart := protocol.LSN(0)
 	if options.ReserveWAL {
+		s.node.reserving.Lock() // until retention knows of the slot
+		defer s.node.reserving.Unlock()
 		restart = s.node.reservable()
 	}
 	return s.node.store.Create(name, options.Temporary, restart, pid)
