@@ -18,6 +18,7 @@ func (m *model) compare() {
 		held = append(held, m.drain(r)...)
 		_ = r.Close()
 	}
+	m.frames, m.confirmed, m.gone = slices.Concat(m.gone, m.frames), m.confirmed+len(m.gone), nil
 	first := 0
 	for len(held) > 0 && first < len(m.frames) && sameFrame(held[0], m.frames[first]) != nil {
 		first++
@@ -44,6 +45,9 @@ func (m *model) compare() {
 	}
 	if first > 0 && m.frames[first-1].End() > m.keep && !m.endedBelow(m.frames[first-1].Timeline, m.keep) {
 		m.t.Fatalf("frame up to %s is gone, although WAL from %s on was to be kept", m.frames[first-1].End(), m.keep)
+	}
+	if m.mayReturn {
+		m.gone = m.frames[:first]
 	}
 	m.frames = m.frames[first : first+len(held)]
 	m.confirmed = len(m.frames)

@@ -31,7 +31,8 @@
 //   - Sync: fsync of every window that is not durable, side by side, then of its directory and of the directory above where a
 //     name is new; then the positions in memory move. They move in order only.
 //   - A frame that ends a timeline is written when the next timeline's history file is durable.
-//   - Retain removes the oldest window first and syncs the directory before it removes the next: what is left is contiguous.
+//   - Retain removes the oldest window first and syncs the directory before it removes the next, and Open syncs it too: what is left is
+//     contiguous.
 //   - A sealed window takes the place of a live one when a later window is durable, so that the newest window never is a sealed
 //     one: temporary file, fsync, rename, fsync of the directory. Until then the name stands for either file, both whole.
 //     Removal and replacement exclude each other, so a removed window does not come back.

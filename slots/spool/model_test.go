@@ -29,6 +29,8 @@ type model struct {
 	cut       []*link.Frame // whose Append failed since: of the last one the disk may hold all, if what was not written is zeros
 	confirmed int           // how many of them Sync confirmed
 	keep      protocol.LSN  // highest argument of Retain
+	mayReturn bool          // a removal that could not be made durable may be undone by a crash
+	gone      []*link.Frame // removed, if they may return
 	stream    uint32
 	whole     bool // append fills the window
 }

@@ -100,6 +100,10 @@ func (l *Log) start(tail tail) error {
 	w := tail.window
 	w.size.Store(tail.scan.offset)
 	w.names = []string{path.Dir(w.path), l.root, l.dir}
+	// A removal by the last process may not be durable yet: the next one is not to overtake it.
+	if err := l.syncDir(timelineDir(l.root, l.lines[0].timeline)); err != nil {
+		return fmt.Errorf("sync directory of the oldest windows: %w", err)
+	}
 	newest := []*window{w}
 	if err := l.syncFiles(newest, tail.scan.offset); err != nil {
 		return err

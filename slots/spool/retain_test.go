@@ -86,3 +86,32 @@ func TestRetainOfTheMissing(t *testing.T) {
 		t.Fatalf("left are %v, %v", names, err)
 	}
 }
+
+// TestRetainAfterAKill: the removal of a window that the process did not live to make durable comes before the next one, also if the
+// power fails then.
+func TestRetainAfterAKill(t *testing.T) {
+	disk := memfs.New()
+	l := openLog(t, "data", Options{FS: disk})
+	for at := protocol.LSN(0x100000); at < 0x800000; at += distance {
+		mustAppend(t, l, coded(1, at, distance, 0))
+	}
+	mustAppend(t, l, endFrame(t, 1, 0x800000, 2))
+	mustAppend(t, l, coded(2, 0x800000, distance, 0))
+	if err := l.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range protocol.LSN(6) {
+		disk.Inject(func(op memfs.Op) error {
+			if op.Kind == "syncdir" && strings.HasSuffix(op.Name, "00000001") {
+				return errCrash
+			}
+			return nil
+		})
+		if err := l.Retain(0x200000 + i*distance); !errors.Is(err, errCrash) {
+			t.Fatalf("retain: %v", err)
+		}
+		contiguous(t, disk)
+		disk = disk.Kill()
+		l = openLog(t, "data", Options{FS: disk})
+	}
+}
