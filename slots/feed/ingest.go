@@ -100,6 +100,7 @@ func (f *Feed) frame(ctx context.Context, fr *link.Frame) error {
 		return fmt.Errorf("take frame at %s: %w", fr.Start, err)
 	}
 	if err := f.append(ctx, fr); err != nil {
+		f.synced = 0 // verify is behind a frame that is not in the spool
 		return err
 	}
 	if fr.Starts {
