@@ -19,7 +19,11 @@ func TestRandomFaults(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	for round := range *roundsFlag {
+	rounds := *roundsFlag
+	if testing.Short() { // the race detector's run
+		rounds = min(rounds, 10)
+	}
+	for round := range rounds {
 		t.Logf("round %d: go test -run %s -seed %d -rounds 1", round, t.Name(), seed+uint64(round))
 		m := &model{t: t, rng: rand.New(rand.NewPCG(seed+uint64(round), 2)), disk: memfs.New(), mayReturn: true}
 		m.open()

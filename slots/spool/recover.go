@@ -58,7 +58,13 @@ func (l *Log) list() error {
 		if len(line.windows) > 0 {
 			line.begin = line.windows[0].header.Start
 			l.lines = append(l.lines, line)
-		} else if err := l.fs.Remove(timelineDir(l.root, line.timeline)); err != nil {
+			continue
+		}
+		dir := timelineDir(l.root, line.timeline) // as for the oldest line in start: what was removed from it stays removed
+		if err := l.syncDir(dir); err != nil {
+			return fmt.Errorf("sync empty directory: %w", err)
+		}
+		if err := l.fs.Remove(dir); err != nil {
 			l.logger.Warn("remove empty directory", zap.Uint32("tli", uint32(line.timeline)), errField(err))
 		}
 	}

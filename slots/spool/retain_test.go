@@ -22,7 +22,7 @@ func TestRetainAfterFailures(t *testing.T) {
 				disk := memfs.New()
 				l := openLog(t, "data", Options{FS: disk})
 				for at := protocol.LSN(0x100000); at < 0x800000; at += distance {
-					mustAppend(t, l, coded(1, at, distance, 0))
+					mustAppend(t, l, filling(at, 40))
 				}
 				if err := l.Sync(); err != nil {
 					t.Fatal(err)
@@ -77,7 +77,7 @@ func TestRetainOfTheMissing(t *testing.T) {
 	disk := memfs.New()
 	l := openLog(t, "data", Options{FS: disk})
 	for at := protocol.LSN(0x100000); at < 0x500000; at += distance {
-		mustAppend(t, l, coded(1, at, distance, 0))
+		mustAppend(t, l, filling(at, 40))
 	}
 	if err := errors.Join(l.Sync(), disk.Remove("data/spool/00000001/0000000000100000.win"), l.Retain(0x300000)); err != nil {
 		t.Fatal(err)
@@ -93,10 +93,10 @@ func TestRetainAfterAKill(t *testing.T) {
 	disk := memfs.New()
 	l := openLog(t, "data", Options{FS: disk})
 	for at := protocol.LSN(0x100000); at < 0x800000; at += distance {
-		mustAppend(t, l, coded(1, at, distance, 0))
+		mustAppend(t, l, filling(at, 40))
 	}
 	mustAppend(t, l, endFrame(t, 1, 0x800000, 2))
-	mustAppend(t, l, coded(2, 0x800000, distance, 0))
+	mustAppend(t, l, raw(2, 0x800000, 100))
 	if err := l.Sync(); err != nil {
 		t.Fatal(err)
 	}
